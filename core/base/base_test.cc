@@ -1,0 +1,47 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/base/status.h"
+#include "core/base/thread_pool.h"
+
+namespace invar {
+namespace {
+
+TEST(Philox, GivesThePublishedVectors) {
+  // Known answers of the Random123 distribution for Philox 4x32-10.
+  EXPECT_EQ(philox4x32(0, 0, 0), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox4x32(~0ull, ~0ull, ~0ull), (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+TEST(ThreadPool, RunsEveryItemOnceAtAnyThreadCount) {
+  for (int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 200; ++round) {
+      std::vector<std::atomic<int>> seen(round + 1);
+      pool.parallel_for(round + 1, [&](int64_t item, int worker) {
+        ASSERT_LT(worker, threads);
+        seen[item]++;
+      });
+      for (auto& count : seen) ASSERT_EQ(count, 1);
+    }
+  }
+}
+
+TEST(ThreadPool, NestedCallRunsInline) {
+  ThreadPool pool(3);
+  std::atomic<int> total{0};
+  pool.parallel_for(7, [&](int64_t, int) { pool.parallel_for(5, [&](int64_t, int) { total++; }); });
+  EXPECT_EQ(total, 35);
+}
+
+TEST(Status, ContextGoesInFrontOfTheMessage) {
+  const Status status = Error(Code::kDataLoss, "a.b", "is broken").with_context("file");
+  EXPECT_EQ(status.message(), "file: is broken");
+  EXPECT_EQ(status.reason(), "a.b");
+}
+
+}  // namespace
+}  // namespace invar
