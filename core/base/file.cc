@@ -46,12 +46,14 @@ std::string parent_path(std::string_view path) {
 Result<StagedDirectory> StagedDirectory::create(FileSystem& files, const std::string& target) {
   if (files.exists(target)) {
     if (!files.is_directory(target)) {
-      return Error(Code::kAlreadyExists, "output.not_a_folder", cat(target, ": exists and is not a folder; choose another output"));
+      return Error(Code::kAlreadyExists, "output.not_a_folder",
+                   cat(target, ": exists and is not a folder; choose another output"));
     }
     INVAR_ASSIGN(auto entries, files.list(target));
     if (!entries.empty()) {
-      return Error(Code::kAlreadyExists, "output.not_empty",
-                   cat(target, ": output folder is not empty (it holds \"", entries.front().name, "\"); choose a new folder"));
+      return Error(
+          Code::kAlreadyExists, "output.not_empty",
+          cat(target, ": output folder is not empty (it holds \"", entries.front().name, "\"); choose a new folder"));
     }
   }
   INVAR_TRY(files.make_directories(parent_path(target)));

@@ -18,25 +18,40 @@ namespace fs = std::filesystem;
 
 Code code_of(int error) {
   switch (error) {
-    case ENOENT: case ENOTDIR: return Code::kNotFound;
-    case EACCES: case EPERM: case EROFS: return Code::kPermissionDenied;
-    case EEXIST: case ENOTEMPTY: return Code::kAlreadyExists;
-    case ENOSPC: case EDQUOT: case EFBIG: case EMFILE: case ENFILE: case ENOMEM: return Code::kResourceExhausted;
+    case ENOENT:
+    case ENOTDIR: return Code::kNotFound;
+    case EACCES:
+    case EPERM:
+    case EROFS: return Code::kPermissionDenied;
+    case EEXIST:
+    case ENOTEMPTY: return Code::kAlreadyExists;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM: return Code::kResourceExhausted;
     default: return Code::kUnavailable;
   }
 }
 
 std::string_view reason_of(int error) {
   switch (error) {
-    case ENOENT: case ENOTDIR: return "file.not_found";
-    case ENOSPC: case EDQUOT: case EFBIG: return "file.no_space";
-    case EACCES: case EPERM: case EROFS: return "file.permission_denied";
+    case ENOENT:
+    case ENOTDIR: return "file.not_found";
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return "file.no_space";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "file.permission_denied";
     default: return "file.io";
   }
 }
 
 Status system_error(const std::string& path, std::string_view action, int error) {
-  return Error(code_of(error), reason_of(error), cat(path, ": cannot ", action, ": ", std::generic_category().message(error)));
+  return Error(code_of(error), reason_of(error),
+               cat(path, ": cannot ", action, ": ", std::generic_category().message(error)));
 }
 
 class PosixReader : public RandomAccessFile {
@@ -171,7 +186,8 @@ class PosixFiles : public FileSystem {
   }
 
   Status rename(const std::string& from, const std::string& to) override {
-    return ::rename(from.c_str(), to.c_str()) == 0 ? Status() : system_error(to, cat("rename \"", from, "\" to it"), errno);
+    return ::rename(from.c_str(), to.c_str()) == 0 ? Status()
+                                                   : system_error(to, cat("rename \"", from, "\" to it"), errno);
   }
 
   Status remove_all(const std::string& path) override {

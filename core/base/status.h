@@ -73,7 +73,7 @@ inline Status Error(Code code, std::string_view reason, std::string message) {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}                                  // NOLINT: implicit by design
   Result(Status status) : status_(std::move(status)) { assert(!status_.ok()); }  // NOLINT
 
   bool ok() const { return value_.has_value(); }
@@ -106,9 +106,9 @@ std::string cat(const Parts&... parts) {
 #define INVAR_CONCAT(a, b) INVAR_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function when EXPR is a failed Status.
-#define INVAR_TRY(expr)                        \
-  do {                                         \
-    ::invar::Status status_of_try = (expr);    \
+#define INVAR_TRY(expr)                            \
+  do {                                             \
+    ::invar::Status status_of_try = (expr);        \
     if (!status_of_try.ok()) return status_of_try; \
   } while (0)
 

@@ -19,7 +19,8 @@ class TaskRef {
  public:
   template <typename F>
   TaskRef(F& function)  // NOLINT: implicit by design
-      : object_(&function), call_([](void* object, int64_t item, int worker) { (*static_cast<F*>(object))(item, worker); }) {}
+      : object_(&function),
+        call_([](void* object, int64_t item, int worker) { (*static_cast<F*>(object))(item, worker); }) {}
   void operator()(int64_t item, int worker) const { call_(object_, item, worker); }
 
  private:

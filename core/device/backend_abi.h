@@ -43,8 +43,8 @@ typedef struct invar_device_context invar_device_context;
  * transpose_a: A is stored [inner, rows]. transpose_b: B is stored [cols, inner] (a linear layer's weight).
  * A, B: both F32 or both BF16 (C is then F32 or BF16). C: act; accumulate needs C F32.
  * packed_b: from matmul_pack with the same inner, cols, transpose_b and dtype; B is then not read.
- * add: NULL, or F32 or BF16 [rows, cols] of dtype add_dtype with ld_add, added in FP32 before C is rounded; may equal C.
- * sum_squares: NULL, or receives the FP64 sum of squares of the final C. */
+ * add: NULL, or F32 or BF16 [rows, cols] of dtype add_dtype with ld_add, added in FP32 before C is rounded; may equal
+ * C. sum_squares: NULL, or receives the FP64 sum of squares of the final C. */
 typedef struct invar_matmul_args {
   uint32_t struct_size;
   int32_t a_dtype, b_dtype, c_dtype, add_dtype;
@@ -126,7 +126,8 @@ typedef struct invar_attention_args {
   int64_t window;
 } invar_attention_args;
 
-/* Gradients of the above; out, lse as the forward left them; d_* have the dtype and ld of their originals (ldo for d_out). */
+/* Gradients of the above; out, lse as the forward left them; d_* have the dtype and ld of their originals (ldo for
+ * d_out). */
 typedef struct invar_attention_backward_args {
   invar_attention_args forward;
   const void* d_out;
@@ -145,7 +146,8 @@ typedef struct invar_swiglu_args {
   void* out;
 } invar_swiglu_args;
 
-/* d_gate, d_up at ld_in (may equal gate, up); d_out at ld_out. act_out: NULL, or the forward's result made again, at ld_out. */
+/* d_gate, d_up at ld_in (may equal gate, up); d_out at ld_out. act_out: NULL, or the forward's result made again, at
+ * ld_out. */
 typedef struct invar_swiglu_backward_args {
   invar_swiglu_args forward;
   const void* d_out;
@@ -170,12 +172,11 @@ typedef struct invar_embedding_args {
 /* Output head and cross-entropy in chunks; the logits are never stored whole.
  * x: act [tokens, hidden]; weight: same dtype [vocab, hidden]; packed_weight: from matmul_pack (inner = hidden,
  * cols = vocab, transpose_b = 1), packed_weight_dgrad (inner = vocab, cols = hidden, transpose_b = 0), each or NULL.
- * targets: I32 [tokens]; negative: no loss there. logits = x weight^T, soft_cap as in attention; columns >= valid_vocab are
- * -inf (valid_vocab 0: all count).
- * loss_sum: FP64 sum of token losses; loss_count: how many. token_loss: F32 [tokens] (0 where masked) or NULL.
- * top1: I32 [tokens], the arg max, or NULL.
- * With gradients (d_x not NULL): d_x [tokens, hidden] of x's dtype = grad_scale * gradient of the loss sum;
- * d_weight: F32 [vocab, hidden], added to when accumulate_d_weight != 0, else written. */
+ * targets: I32 [tokens]; negative: no loss there. logits = x weight^T, soft_cap as in attention; columns >= valid_vocab
+ * are -inf (valid_vocab 0: all count). loss_sum: FP64 sum of token losses; loss_count: how many. token_loss: F32
+ * [tokens] (0 where masked) or NULL. top1: I32 [tokens], the arg max, or NULL. With gradients (d_x not NULL): d_x
+ * [tokens, hidden] of x's dtype = grad_scale * gradient of the loss sum; d_weight: F32 [vocab, hidden], added to when
+ * accumulate_d_weight != 0, else written. */
 typedef struct invar_head_loss_args {
   uint32_t struct_size;
   int32_t dtype, accumulate_d_weight;
@@ -196,13 +197,13 @@ typedef struct invar_head_loss_args {
 
 /* One parameter for the optimizer. Pointers may be NULL where said. Elements are [0, count). */
 typedef struct invar_adamw_tensor {
-  float* master;        /* F32 */
+  float* master;         /* F32 */
   const float* gradient; /* F32, the sum over the window */
   float* m;
   float* v;
-  void* working;        /* BF16 copy written back, or NULL */
+  void* working; /* BF16 copy written back, or NULL */
   int64_t count;
-  float weight_decay;   /* 0 for gains and biases */
+  float weight_decay; /* 0 for gains and biases */
 } invar_adamw_tensor;
 
 /* g = gradient * grad_scale (unscale, 1/tokens and the clip factor in one);
@@ -224,10 +225,11 @@ enum {
   INVAR_SCALE_BLOCK = 3 /* block_rows x block_cols tiles, ragged at the ends */
 };
 
-/* Quantises x [rows, cols] (act, at ldx). scale_inv = amax / format max per unit (1 where amax is 0), raised to a power of two
- * when power_of_two != 0. codes: NULL or one byte an element [rows, cols]; scale_inv: F32 grid [ceil, ceil] or NULL.
- * dequantized: NULL or BF16 [rows, cols] at ld_dequantized: the decoded codes, times scale_inv when power_of_two or apply_scale != 0
- * (exact for powers of two), else unscaled. amax: F32, NULL or the tensor's. saturated, underflowed: NULL or counts. */
+/* Quantises x [rows, cols] (act, at ldx). scale_inv = amax / format max per unit (1 where amax is 0), raised to a power
+ * of two when power_of_two != 0. codes: NULL or one byte an element [rows, cols]; scale_inv: F32 grid [ceil, ceil] or
+ * NULL. dequantized: NULL or BF16 [rows, cols] at ld_dequantized: the decoded codes, times scale_inv when power_of_two
+ * or apply_scale != 0 (exact for powers of two), else unscaled. amax: F32, NULL or the tensor's. saturated,
+ * underflowed: NULL or counts. */
 typedef struct invar_quantize_args {
   uint32_t struct_size;
   int32_t x_dtype, format, granularity, power_of_two, apply_scale;
@@ -241,7 +243,7 @@ typedef struct invar_quantize_args {
 
 typedef struct invar_backend {
   uint32_t struct_size;
-  uint32_t abi; /* INVAR_BACKEND_ABI */
+  uint32_t abi;     /* INVAR_BACKEND_ABI */
   const char* name; /* "cpu" */
   int32_t (*device_count)(void);
   /* Free text for people: kind, instruction sets or compute capability, memory. */
@@ -255,8 +257,10 @@ typedef struct invar_backend {
   int32_t (*zero)(invar_device_context*, void* memory, size_t bytes);
   int32_t (*synchronize)(invar_device_context*);
 
-  int32_t (*cast)(invar_device_context*, void* to, int32_t to_dtype, const void* from, int32_t from_dtype, int64_t count);
-  int32_t (*add)(invar_device_context*, void* out, const void* a, const void* b, int32_t dtype, int64_t count); /* may be equal */
+  int32_t (*cast)(invar_device_context*, void* to, int32_t to_dtype, const void* from, int32_t from_dtype,
+                  int64_t count);
+  int32_t (*add)(invar_device_context*, void* out, const void* a, const void* b, int32_t dtype,
+                 int64_t count); /* may be equal */
   int32_t (*sum_squares)(invar_device_context*, const float* x, int64_t count, double* sum);
   int32_t (*all_finite)(invar_device_context*, const float* x, int64_t count, int32_t* finite);
 

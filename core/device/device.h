@@ -29,7 +29,9 @@ class DeviceBuffer {
 
   void* data() const { return data_; }
   template <typename T>
-  T* as() const { return static_cast<T*>(data_); }
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
   size_t bytes() const { return bytes_; }
 
  private:
@@ -63,7 +65,8 @@ class Device : public std::enable_shared_from_this<Device> {
   Result<double> sum_squares(const float* x, int64_t count);
   Result<bool> all_finite(const float* x, int64_t count);
   size_t matmul_packed_bytes(DType dtype, int64_t inner, int64_t cols, bool transpose_b) const;
-  Status matmul_pack(void* packed, const void* b, DType dtype, int64_t inner, int64_t cols, int64_t ldb, bool transpose_b);
+  Status matmul_pack(void* packed, const void* b, DType dtype, int64_t inner, int64_t cols, int64_t ldb,
+                     bool transpose_b);
   Status matmul(const invar_matmul_args& args);
   Status rmsnorm(const invar_rmsnorm_args& args);
   Status rmsnorm_backward(const invar_rmsnorm_backward_args& args);
