@@ -3,6 +3,7 @@
 #include <atomic>
 #include <vector>
 
+#include "core/base/glob.h"
 #include "core/base/rng.h"
 #include "core/base/status.h"
 #include "core/base/thread_pool.h"
@@ -35,6 +36,17 @@ TEST(ThreadPool, NestedCallRunsInline) {
   std::atomic<int> total{0};
   pool.parallel_for(7, [&](int64_t, int) { pool.parallel_for(5, [&](int64_t, int) { total++; }); });
   EXPECT_EQ(total, 35);
+}
+
+TEST(Glob, MatchesWholeNamesOnly) {
+  EXPECT_TRUE(glob_match("model.layers.*.mlp.down_proj.weight", "model.layers.12.mlp.down_proj.weight"));
+  EXPECT_TRUE(glob_match("*", ""));
+  EXPECT_TRUE(glob_match("*a*b*", "xxaaybb"));
+  EXPECT_TRUE(glob_match("layer?", "layer7"));
+  EXPECT_FALSE(glob_match("layer?", "layer"));
+  EXPECT_FALSE(glob_match("layer", "layers"));
+  EXPECT_FALSE(glob_match("*down", "model.down_proj"));
+  EXPECT_FALSE(glob_match("", "x"));
 }
 
 TEST(Status, ContextGoesInFrontOfTheMessage) {
