@@ -23,7 +23,7 @@
 #include "core/device/device.h"
 #include "core/family/family.h"
 #include "core/model/weight_source.h"
-#include "core/nn/policy.h"
+#include "core/precision/recipe.h"
 
 namespace invar {
 
@@ -33,8 +33,10 @@ enum class Recompute : int {
 };
 
 struct ModelOptions {
-  // All that may be used (use_policy), so that the arena fits each; the first is active. Their activation dtypes agree.
-  std::vector<PrecisionPolicy> policies = {PrecisionPolicy::bf16()};
+  PrecisionPlan precision;  // precision.recipe is in force at first
+  // Further recipes that use_recipe may put in force (a ladder's BF16), so that the arena fits each. Their activation
+  // dtype equals precision.recipe's.
+  std::vector<Recipe> other_recipes;
   bool trainable = true;      // false: no gradients, no packs for the backward pass
   int64_t max_tokens = 0;     // rows of the largest micro-batch (training and evaluation)
   int64_t max_positions = 0;  // rows of the rope table; 0: max_tokens
@@ -98,9 +100,10 @@ class Model {
   virtual Status load(WeightSource& source, std::span<float* const> masters = {}) = 0;
   // After anyone wrote working weights: packs and quantised copies are made again at the next use.
   virtual Status weights_changed() = 0;
-  // Switches to options().policies[index] from the next micro-batch on; not inside an accumulation window.
-  virtual Status use_policy(size_t index) = 0;
-  virtual size_t policy() const = 0;
+  // Puts `recipe` in force from the next micro-batch on; not inside an accumulation window. It must be one of
+  // options().precision.recipe and other_recipes.
+  virtual Status use_recipe(Recipe recipe) = 0;
+  virtual Recipe recipe() const = 0;
 
   virtual Result<LossSum> forward_backward(const MicroBatch& batch, const WindowPlace& place) = 0;
   // Forward and loss only.
