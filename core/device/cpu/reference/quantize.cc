@@ -7,41 +7,6 @@
 namespace invar::cpu::reference {
 namespace {
 
-// An 8-bit float: sign, exponent, mantissa. FNUZ formats have neither minus zero nor infinity.
-struct MiniFormat {
-  int mantissa_bits, bias;
-  double largest;
-  bool is_fnuz;
-};
-
-MiniFormat mini_format(int32_t format) {
-  switch (static_cast<DType>(format)) {
-    case DType::kE5M2: return {2, 15, 57344, false};
-    case DType::kE4M3FNUZ: return {3, 8, 240, true};
-    case DType::kE5M2FNUZ: return {2, 16, 57344, true};
-    default: return {3, 7, 448, false};
-  }
-}
-
-// `value` rounded to the format, to nearest even and saturating; NaN is kept.
-double round_to(const MiniFormat& format, double value) {
-  if (value != value || value == 0) return value;
-  const int exponent = std::max(std::ilogb(value), 1 - format.bias);
-  const double step = std::ldexp(1.0, exponent - format.mantissa_bits);
-  return std::clamp(std::nearbyint(value / step) * step, -format.largest, format.largest);
-}
-
-// The code of a value that the format holds.
-uint8_t code_of(const MiniFormat& format, double value) {
-  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  if (value != value) return format.is_fnuz ? 0x80 : sign | (format.mantissa_bits == 3 ? 0x7f : 0x7e);
-  if (value == 0) return format.is_fnuz ? 0 : sign;
-  const int lowest = 1 - format.bias;
-  const int exponent = std::max(std::ilogb(value), lowest);
-  const auto steps = static_cast<int>(std::ldexp(std::fabs(value), format.mantissa_bits - exponent));
-  return static_cast<uint8_t>(sign + ((exponent - lowest) << format.mantissa_bits) + steps);
-}
-
 // The magnitude's bits order values, infinities and NaN upwards: a broken input gives a broken amax.
 float amax_of(const invar_quantize_args& args, int64_t row, int64_t rows, int64_t col, int64_t cols) {
   uint32_t largest = 0;
@@ -55,10 +20,10 @@ float amax_of(const invar_quantize_args& args, int64_t row, int64_t rows, int64_
 }
 
 // amax / largest in FP32, at least the smallest normal number so that its reciprocal is finite.
-float scale_inv_of(float amax, const MiniFormat& format, bool is_power_of_two) {
+float scale_inv_of(float amax, DType format, bool is_power_of_two) {
   if (amax == 0) return 1;
   const float smallest = float_of_bits(0x00800000u);
-  float scale_inv = amax / static_cast<float>(format.largest);
+  float scale_inv = amax / max_finite(format);
   if (scale_inv < smallest) scale_inv = smallest;
   if (!is_power_of_two || !std::isfinite(scale_inv)) return scale_inv;
   const uint32_t bits = bits_of_float(scale_inv);
@@ -68,7 +33,7 @@ float scale_inv_of(float amax, const MiniFormat& format, bool is_power_of_two) {
 }  // namespace
 
 int32_t quantize(Context&, const invar_quantize_args& args) {
-  const MiniFormat format = mini_format(args.format);
+  const auto format = static_cast<DType>(args.format);
   const bool is_scaled = args.power_of_two != 0 || args.apply_scale != 0;
   int64_t block_rows = args.block_rows, block_cols = args.block_cols;
   if (args.granularity != INVAR_SCALE_BLOCK) {
@@ -86,10 +51,10 @@ int32_t quantize(Context&, const invar_quantize_args& args) {
         for (int64_t c = col; c < col + cols; ++c) {
           // The FP32 quotient is the rule: it is what other writers of FP8 checkpoints round.
           const float quotient = static_cast<float>(load(args.x, args.x_dtype, r * args.ldx + c)) / scale_inv;
-          const double rounded = round_to(format, quotient);
-          if (args.codes != nullptr) args.codes[r * args.cols + c] = code_of(format, rounded);
+          const uint8_t code = encode_fp8(format, quotient);
+          if (args.codes != nullptr) args.codes[r * args.cols + c] = code;
           if (args.dequantized == nullptr) continue;
-          const auto decoded = static_cast<float>(format.is_fnuz && rounded == 0 ? 0 : rounded);
+          const float decoded = decode(format, code);
           store(args.dequantized, kBF16, r * args.ld_dequantized + c, is_scaled ? decoded * scale_inv : decoded);
         }
       }
