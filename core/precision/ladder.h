@@ -4,7 +4,7 @@
 //   while (training) {
 //     run the step in ladder.recipe();
 //     auto decision = ladder.observe({.finite = true, .loss = loss, .grad_norm = norm});
-//     if (decision.changed) log(decision.reason);
+//     if (decision.changed()) log(decision.reason);
 //   }
 //
 // Fed with one observation a step, it never looks at anything else: the same observations give the same
@@ -22,18 +22,22 @@
 
 namespace invar {
 
+// A step is anomalous when its loss or gradient norm is not finite, or lies both `spike_z` deviations and
+// `spike_ratio` times above the mean of the last `window` steps.
 struct LadderOptions {
   Recipe recipe = Recipe::kBf16;  // the target; a recipe without FP8 stays in force for the whole run
   int64_t warmup_steps = 0;       // steps in BF16 before the target
   int64_t window = 64;            // observations that mean and deviation are taken over
-  int64_t min_samples = 16;       // below this many observations no z-score is judged
-  double loss_z = 6;              // leave FP8 when the loss lies this many deviations above the mean; 0: never
-  double grad_norm_z = 8;         // the same for the gradient norm
-  int64_t cooldown_steps = 50;    // steps in BF16 after leaving FP8
-  int64_t max_retries = 3;        // returns to FP8 after an anomaly; then BF16 to the end
+  int64_t min_samples = 16;       // below this many observations (or `window`, if less) no spike is judged
+  double spike_z = 6;
+  double spike_ratio = 1.1;
+  int64_t cooldown_steps = 100;  // steps in BF16 after leaving FP8
+  int64_t max_fallbacks = 3;     // anomalies after which the run stays in BF16
+  int64_t final_steps = 0;       // steps in BF16 at the end of a run of total_steps
+  int64_t total_steps = 0;       // 0: unknown, no final steps
 };
 
-enum class LadderState : int32_t { kFixed = 0, kWarmup = 1, kLow = 2, kCooldown = 3, kExhausted = 4 };
+enum class LadderState : int32_t { kFixed = 0, kWarmup = 1, kLow = 2, kCooldown = 3, kExhausted = 4, kFinal = 5 };
 std::string_view ladder_state_name(LadderState state);
 
 struct LadderObservation {
@@ -42,10 +46,14 @@ struct LadderObservation {
   double grad_norm = 0;
 };
 
+enum class LadderCause : int32_t { kNone = 0, kWarmupDone, kAnomaly, kCooldownDone, kFinal };
+std::string_view ladder_cause_name(LadderCause cause);  // "warmup_done", "anomaly", ...; empty for kNone
+
 struct LadderDecision {
-  bool changed = false;
+  LadderCause cause = LadderCause::kNone;  // not kNone: the state changed
   bool anomaly = false;
-  std::string reason;  // why it changed: "warm-up of 100 steps done", "loss 7.1 is 9.3 deviations above ..."
+  std::string reason;  // for people: "loss 7.1 lies 9.3 deviations above ..."
+  bool changed() const { return cause != LadderCause::kNone; }
 };
 
 class PrecisionLadder {
@@ -55,7 +63,7 @@ class PrecisionLadder {
   // The recipe of the next step.
   Recipe recipe() const;
   LadderState state() const { return state_; }
-  int64_t retries() const { return retries_; }
+  int64_t fallbacks() const { return fallbacks_; }
 
   // Tells what the step that just ran gave. Skipped steps are observed too, with finite = false.
   LadderDecision observe(const LadderObservation& observation);
@@ -65,19 +73,16 @@ class PrecisionLadder {
   Status restore(std::string_view json);
 
  private:
-  struct Window {
-    std::vector<double> values;  // oldest first, at most options.window
-    void push(double value, int64_t limit);
-  };
-  // How many deviations `value` lies above the window's mean; the deviation is at least floor * |mean|.
-  static double z_score(const Window& window, double value, double floor);
   std::string anomaly_of(const LadderObservation& observation) const;  // empty: none
+  // Empty when `value` is no spike over `window`; the deviation counts as at least floor * |mean|.
+  std::string spike_of(std::string_view name, const std::vector<double>& window, double value, double floor) const;
 
   LadderOptions options_;
   LadderState state_;
+  int64_t steps_ = 0;  // observed
   int64_t steps_in_state_ = 0;
-  int64_t retries_ = 0;
-  Window loss_, grad_norm_;
+  int64_t fallbacks_ = 0;
+  std::vector<double> loss_, grad_norm_;  // oldest first, at most options_.window
 };
 
 }  // namespace invar

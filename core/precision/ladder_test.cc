@@ -14,7 +14,7 @@ LadderOptions options() {
   options.warmup_steps = 20;
   options.min_samples = 8;
   options.cooldown_steps = 5;
-  options.max_retries = 1;
+  options.max_fallbacks = 2;
   return options;
 }
 
@@ -30,7 +30,7 @@ TEST(Ladder, WarmsUpForExactlyTheGivenSteps) {
   for (int step = 0; step < 20; ++step) {
     EXPECT_EQ(ladder.recipe(), Recipe::kBf16) << step;
     const auto decision = ladder.observe(calm(step));
-    EXPECT_EQ(decision.changed, step == 19);
+    EXPECT_EQ(decision.changed(), step == 19);
   }
   EXPECT_EQ(ladder.recipe(), Recipe::kFp8Block);
 }
@@ -46,7 +46,7 @@ TEST(Ladder, KeepsARecipeWithoutFp8) {
   bf16.recipe = Recipe::kFp32;
   PrecisionLadder ladder(bf16);
   run_calm(ladder, 30);
-  EXPECT_FALSE(ladder.observe({false, 0, 0}).changed);
+  EXPECT_FALSE(ladder.observe({false, 0, 0}).changed());
   EXPECT_EQ(ladder.recipe(), Recipe::kFp32);
 }
 
@@ -54,7 +54,7 @@ TEST(Ladder, NonFiniteGoesBackToBf16AndReturnsAfterTheCoolDown) {
   PrecisionLadder ladder(options());
   run_calm(ladder, 25);
   const auto decision = ladder.observe({false, std::numeric_limits<double>::quiet_NaN(), 0});
-  EXPECT_TRUE(decision.changed);
+  EXPECT_TRUE(decision.changed());
   EXPECT_NE(decision.reason.find("not finite"), std::string::npos);
   for (int step = 0; step < 5; ++step) {
     EXPECT_EQ(ladder.recipe(), Recipe::kBf16);
@@ -66,16 +66,16 @@ TEST(Ladder, NonFiniteGoesBackToBf16AndReturnsAfterTheCoolDown) {
 TEST(Ladder, LossSpikeLeavesFp8AndOrdinaryNoiseDoesNot) {
   PrecisionLadder ladder(options());
   run_calm(ladder, 40);
-  EXPECT_FALSE(ladder.observe({true, 3.15, 1.0}).changed);
+  EXPECT_FALSE(ladder.observe({true, 3.15, 1.0}).changed());
   const auto decision = ladder.observe({true, 4.5, 1.0});
-  EXPECT_TRUE(decision.changed);
+  EXPECT_TRUE(decision.changed());
   EXPECT_NE(decision.reason.find("loss 4.5"), std::string::npos);
 }
 
 TEST(Ladder, GradientNormSpikeLeavesFp8) {
   PrecisionLadder ladder(options());
   run_calm(ladder, 40);
-  EXPECT_TRUE(ladder.observe({true, 3.0, 5.0}).changed);
+  EXPECT_TRUE(ladder.observe({true, 3.0, 5.0}).changed());
   EXPECT_EQ(ladder.state(), LadderState::kCooldown);
 }
 
@@ -86,7 +86,7 @@ TEST(Ladder, AFallingLossIsNoAnomaly) {
   }
 }
 
-TEST(Ladder, StaysInBf16WhenRetriesAreUsedUp) {
+TEST(Ladder, StaysInBf16AfterTheLastAllowedAnomaly) {
   PrecisionLadder ladder(options());
   run_calm(ladder, 25);
   ladder.observe({false, 0, 0});
@@ -96,6 +96,29 @@ TEST(Ladder, StaysInBf16WhenRetriesAreUsedUp) {
   EXPECT_EQ(ladder.state(), LadderState::kExhausted);
   run_calm(ladder, 100);
   EXPECT_EQ(ladder.recipe(), Recipe::kBf16);
+}
+
+TEST(Ladder, ASpikeNeedsBothDeviationAndRatio) {
+  LadderOptions strict = options();
+  strict.spike_ratio = 2;
+  PrecisionLadder ladder(strict);
+  run_calm(ladder, 40);
+  EXPECT_FALSE(ladder.observe({true, 4.5, 1.0}).changed());
+  EXPECT_TRUE(ladder.observe({true, 6.2, 1.0}).changed());
+}
+
+TEST(Ladder, EndsInBf16WhenAskedTo) {
+  LadderOptions tail = options();
+  tail.total_steps = 50;
+  tail.final_steps = 10;
+  PrecisionLadder ladder(tail);
+  for (int step = 0; step < 50; ++step) {
+    EXPECT_EQ(ladder.recipe(), step < 20 || step >= 40 ? Recipe::kBf16 : Recipe::kFp8Block) << step;
+    const auto decision = ladder.observe(calm(step));
+    EXPECT_EQ(decision.cause, step == 19   ? LadderCause::kWarmupDone
+                              : step == 39 ? LadderCause::kFinal
+                                           : LadderCause::kNone);
+  }
 }
 
 TEST(Ladder, RestoredLadderDecidesTheSame) {
@@ -116,9 +139,10 @@ TEST(Ladder, RefusesForeignStateAndStaysAsItWas) {
   PrecisionLadder ladder(options());
   run_calm(ladder, 22);
   const std::string before = ladder.save();
-  for (const char* text : {"", "[]", "{}", R"({"state":9,"steps_in_state":0,"retries":0,"loss":[],"grad_norm":[]})",
-                           R"({"state":2,"steps_in_state":0,"retries":0,"loss":[1],"grad_norm":[]})",
-                           R"({"state":0,"steps_in_state":0,"retries":0,"loss":[],"grad_norm":[]})"}) {
+  for (const char* text :
+       {"", "[]", "{}", R"({"state":9,"steps":0,"steps_in_state":0,"fallbacks":0,"loss":[],"grad_norm":[]})",
+        R"({"state":2,"steps":0,"steps_in_state":0,"fallbacks":0,"loss":[1],"grad_norm":[]})",
+        R"({"state":0,"steps":0,"steps_in_state":0,"fallbacks":0,"loss":[],"grad_norm":[]})"}) {
     const Status status = ladder.restore(text);
     EXPECT_EQ(status.reason(), "precision.bad_ladder_state") << text;
     EXPECT_EQ(ladder.save(), before);

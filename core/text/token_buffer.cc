@@ -1,0 +1,131 @@
+#include "core/text/token_buffer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace invar {
+namespace {
+
+constexpr int64_t kReadBytes = 1 << 20;
+
+// Calls take(integers of `width` bytes, little-endian, zero-extended) over the whole file, block by block.
+template <typename Take>
+Status for_each_block(FileSystem& files, const std::string& path, int width, Take take) {
+  INVAR_ASSIGN(auto file, files.open(path));
+  if (file->size() % width != 0) {
+    return Error(Code::kDataLoss, "text.token_file_size",
+                 cat(path, ": ", file->size(), " bytes is not a multiple of ", width));
+  }
+  std::vector<unsigned char> block;
+  std::vector<int64_t> values;
+  for (int64_t offset = 0; offset < file->size();) {
+    const int64_t bytes = std::min(kReadBytes, file->size() - offset);
+    block.resize(static_cast<size_t>(bytes));
+    INVAR_TRY(file->read_at(offset, std::as_writable_bytes(std::span(block))));
+    values.clear();
+    for (size_t i = 0; i < block.size(); i += static_cast<size_t>(width)) {
+      uint32_t value = 0;
+      for (int b = width - 1; b >= 0; --b) value = value << 8 | block[i + static_cast<size_t>(b)];
+      values.push_back(value);
+    }
+    INVAR_TRY(take(values));
+    offset += bytes;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status TokenBuffer::append(std::span<const int32_t> ids) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab_size_) {
+      return Error(
+          Code::kInvalidArgument, "text.vocabulary_mismatch",
+          cat("token ", size() + static_cast<int64_t>(i), " is ", ids[i], "; ids must lie in [0, ", vocab_size_, ")"));
+    }
+  }
+  if (vocab_size_ <= 65536) {
+    narrow_.insert(narrow_.end(), ids.begin(), ids.end());
+  } else {
+    wide_.insert(wide_.end(), ids.begin(), ids.end());
+  }
+  return {};
+}
+
+void TokenBuffer::copy(int64_t begin, std::span<int32_t> out) const {
+  if (vocab_size_ <= 65536) {
+    std::copy_n(narrow_.begin() + begin, out.size(), out.begin());
+  } else {
+    std::copy_n(wide_.begin() + begin, out.size(), out.begin());
+  }
+}
+
+Result<TokenizedText> tokenize_files(FileSystem& files, const std::vector<std::string>& paths,
+                                     const DocumentOptions& options, const Tokenizer& tokenizer, int64_t model_vocab,
+                                     const CancelFlag* cancel) {
+  if (paths.empty()) return Error(Code::kInvalidArgument, "text.no_files", "no text files are named");
+  if (tokenizer.vocab_size() > model_vocab) {
+    return Error(Code::kInvalidArgument, "text.vocabulary_mismatch",
+                 cat("the tokenizer has ", tokenizer.vocab_size(), " tokens, the model's vocabulary only ", model_vocab,
+                     "; raise model.vocab_size or use the model's own tokenizer"));
+  }
+  TokenizedText text{TokenBuffer(tokenizer.vocab_size())};
+  DocumentReader reader(files, paths, options);
+  std::vector<int32_t> ids;
+  bool inside = false;  // a document with at least one token is open
+  while (true) {
+    INVAR_TRY(check_cancel(cancel));
+    INVAR_ASSIGN(auto piece, reader.next());
+    if (!piece) break;
+    ids.clear();
+    tokenizer.encode_to(piece->text, {}, &ids);
+    text.bytes += static_cast<int64_t>(piece->text.size());
+    if (!ids.empty() && !inside) {
+      text.tokens.begin_document();
+      inside = true;
+    }
+    if (piece->ends_document) {
+      if (inside) {
+        if (tokenizer.eos_id() >= 0) ids.push_back(tokenizer.eos_id());
+        ++text.documents;
+      } else {
+        ++text.empty_documents;
+      }
+      inside = false;
+    }
+    INVAR_TRY(text.tokens.append(ids));
+  }
+  if (text.tokens.size() == 0) {
+    return Error(Code::kDataLoss, "text.empty",
+                 cat(paths.front(), paths.size() > 1 ? cat(" and ", paths.size() - 1, " more files") : std::string(),
+                     ": no text to train on"));
+  }
+  return text;
+}
+
+Result<TokenBuffer> read_token_file(FileSystem& files, const std::string& path, int bytes_per_token,
+                                    int32_t vocab_size) {
+  if (bytes_per_token != 2 && bytes_per_token != 4) {
+    return Error(Code::kInvalidArgument, "text.token_width", cat(bytes_per_token, " bytes a token; choose 2 or 4"));
+  }
+  TokenBuffer tokens(vocab_size);
+  std::vector<int32_t> ids;
+  const Status status = for_each_block(files, path, bytes_per_token, [&](const std::vector<int64_t>& values) {
+    ids.assign(values.begin(), values.end());
+    return tokens.append(ids);
+  });
+  if (!status.ok()) return status.reason() == "text.vocabulary_mismatch" ? status.with_context(path) : status;
+  if (tokens.size() == 0) return Error(Code::kDataLoss, "text.empty", cat(path, ": no tokens"));
+  return tokens;
+}
+
+Result<std::vector<int64_t>> read_i32_file(FileSystem& files, const std::string& path) {
+  std::vector<int64_t> result;
+  INVAR_TRY(for_each_block(files, path, 4, [&](const std::vector<int64_t>& values) {
+    for (const int64_t value : values) result.push_back(static_cast<int32_t>(static_cast<uint32_t>(value)));
+    return Status();
+  }));
+  return result;
+}
+
+}  // namespace invar

@@ -1,0 +1,57 @@
+// Text to token ids and back.
+//
+//   INVAR_ASSIGN(auto tokenizer, load_tokenizer(files, folder));   // or ByteTokenizer
+//   std::vector<int32_t> ids = tokenizer->encode("In the beginning");
+//
+// Invariant: decode(encode(text)) == text for valid UTF-8, without special tokens. encode() never produces a special
+// token unless `parse_special` asks for it: training text cannot smuggle one in.
+// Thread rule: const after construction; use from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/file.h"
+#include "core/base/status.h"
+
+namespace invar {
+
+struct EncodeOptions {
+  bool add_special = false;    // what the tokenizer puts around a prompt (a begin token), if anything
+  bool parse_special = false;  // special tokens written in the text become their ids
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Ids are below this.
+  virtual int32_t vocab_size() const = 0;
+  // -1 where there is none.
+  virtual int32_t bos_id() const = 0;
+  virtual int32_t eos_id() const = 0;
+  virtual int32_t pad_id() const = 0;
+
+  virtual void encode_to(std::string_view text, const EncodeOptions& options, std::vector<int32_t>* ids) const = 0;
+  // Special tokens are left out when `skip_special`, else written by name. Bytes may be an unfinished UTF-8 sequence.
+  // "tokenizer.id_out_of_range" names the position.
+  virtual Result<std::string> decode(std::span<const int32_t> ids, bool skip_special) const = 0;
+  // Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json into an existing folder.
+  virtual Status save(FileSystem& files, const std::string& folder) const = 0;
+
+  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const {
+    std::vector<int32_t> ids;
+    encode_to(text, options, &ids);
+    return ids;
+  }
+};
+
+// The tokenizer of `folder` (its tokenizer.json) or of the tokenizer.json `path` itself.
+// "tokenizer.unsupported" names what in the file is not supported.
+Result<std::shared_ptr<const Tokenizer>> load_tokenizer(FileSystem& files, const std::string& path);
+
+}  // namespace invar
