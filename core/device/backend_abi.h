@@ -34,7 +34,10 @@ typedef struct invar_backend_host {
   void (*parallel_for)(void* host, int64_t count, void (*task)(void* user, int64_t item, int32_t worker), void* user);
   void* (*allocate)(void* host, size_t bytes, size_t alignment); /* NULL when out of memory */
   void (*release)(void* host, void* memory, size_t bytes);
+  /* Levels as invar::LogLevel. Level 4 (error) says why the running operation fails. */
   void (*log)(void* host, int32_t level, const char* message);
+  /* NULL, or the highest instruction set to use ("portable", "avx2", "avx512", "avx512_bf16", "amx"), for tests. */
+  const char* cpu_level_cap;
 } invar_backend_host;
 
 typedef struct invar_device_context invar_device_context;

@@ -19,7 +19,21 @@
 
 namespace invar {
 
-// Owned device memory.
+// Where a device's host memory comes from. allocate returns NULL when there is none; release gets the
+// bytes that were asked for. Both may be called from any thread.
+struct DeviceAllocator {
+  void* user = nullptr;
+  void* (*allocate)(void* user, size_t bytes, size_t alignment) = nullptr;
+  void (*release)(void* user, void* memory, size_t bytes) = nullptr;
+};
+
+struct DeviceOptions {
+  Logger log;
+  DeviceAllocator allocator;  // empty: the process's own, with huge pages for large blocks
+  std::string cpu_level_cap;  // "" or the highest instruction set to use, see backend_abi.h
+};
+
+// Owned device memory; keeps its device alive.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -43,8 +57,10 @@ class DeviceBuffer {
 
 class Device : public std::enable_shared_from_this<Device> {
  public:
-  // name: "cpu"; an unknown name lists those that exist. The pool must outlive the device.
-  static Result<std::shared_ptr<Device>> open(std::string_view name, std::shared_ptr<ThreadPool> pool, Logger log = {});
+  // name: "cpu"; an unknown name lists those that exist. NOT_FOUND, INVALID_ARGUMENT or RESOURCE_EXHAUSTED.
+  static Result<std::shared_ptr<Device>> open(std::string_view name, std::shared_ptr<ThreadPool> pool);
+  static Result<std::shared_ptr<Device>> open(std::string_view name, std::shared_ptr<ThreadPool> pool,
+                                              DeviceOptions options);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -57,7 +73,8 @@ class Device : public std::enable_shared_from_this<Device> {
   // 64-byte aligned; RESOURCE_EXHAUSTED with the size when there is none.
   Result<DeviceBuffer> allocate(size_t bytes);
 
-  // The table's operations; a failure names the operation and its sizes.
+  // The table's operations; a failure names the operation, its sizes and what was wrong.
+  // args.struct_size need not be set.
   Status cast(void* to, DType to_dtype, const void* from, DType from_dtype, int64_t count);
   Status add(void* out, const void* a, const void* b, DType dtype, int64_t count);
   Status zero(void* memory, size_t bytes);
@@ -82,12 +99,16 @@ class Device : public std::enable_shared_from_this<Device> {
   Status quantize(const invar_quantize_args& args);
 
  private:
+  friend class DeviceBuffer;
   Device() = default;
+  Status report(int32_t code, std::string_view operation);
+
   std::string name_;
   const invar_backend* table_ = nullptr;
   invar_device_context* context_ = nullptr;
   std::shared_ptr<ThreadPool> pool_;
-  Logger log_;
+  DeviceOptions options_;
+  std::string detail_;  // why the last operation failed, told by the backend through the host's log
   invar_backend_host host_{};
 };
 

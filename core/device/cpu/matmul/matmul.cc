@@ -1,0 +1,241 @@
+#include "core/device/cpu/matmul/matmul.h"
+
+#include "core/device/cpu/level.h"
+
+namespace invar::cpu {
+namespace {
+
+// What a task may keep in a core's second-level cache (2 MiB where it counts, 1 MiB often).
+constexpr int64_t kPreparedABytes = 640 << 10;
+constexpr int64_t kTileBytes = 512 << 10;
+constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kLargestTaskCols = 512;
+constexpr int64_t kLargestTaskRows = 384;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+int64_t bytes_of_element(int32_t dtype) { return dtype == kF32 ? 4 : 2; }
+
+// `total` units in equal parts of at most `largest`.
+int64_t even_part(int64_t total, int64_t largest) { return ceil_div(total, ceil_div(total, largest)); }
+
+// How a product is cut. The inner blocks decide the order of additions, so they depend on `inner` alone;
+// the tasks do not, so they may depend on the number of threads.
+struct Plan {
+  int64_t inner_blocks, block;        // inner elements a block, a multiple of k_step
+  int64_t slivers, panels;            // of the whole C
+  int64_t task_slivers, task_panels;  // of one task
+  int64_t row_tasks, col_tasks;
+};
+
+Plan make_plan(const MatmulEngine& engine, int32_t threads, int64_t rows, int64_t cols, int64_t inner) {
+  Plan plan{};
+  plan.inner_blocks = ceil_div(inner, engine.k_block);
+  if (plan.inner_blocks != 0) plan.block = round_up(ceil_div(inner, plan.inner_blocks), engine.k_step);
+  plan.slivers = ceil_div(rows, engine.mr);
+  plan.panels = ceil_div(cols, engine.nr);
+  const int64_t sliver_bytes = most(1, engine.mr * plan.block * engine.prepared_bytes);
+  const int64_t most_slivers = most(1, least(kLargestTaskRows / engine.mr, kPreparedABytes / sliver_bytes));
+  plan.task_slivers = even_part(plan.slivers, most_slivers);
+  int64_t most_panels = kLargestTaskCols / engine.nr;
+  if (plan.inner_blocks > 1) {
+    most_panels = least(most_panels, kTileBytes / (plan.task_slivers * engine.mr * engine.nr * 4));
+  }
+  plan.task_panels = even_part(plan.panels, most(1, most_panels));
+  // Smaller tasks until every thread gets some; a task should still reuse what it prepares.
+  const int64_t wanted = threads == 1 ? 1 : threads * kTasksPerThread;
+  for (;;) {
+    const int64_t tasks = ceil_div(plan.slivers, plan.task_slivers) * ceil_div(plan.panels, plan.task_panels);
+    if (tasks >= wanted) break;
+    const int64_t task_rows = plan.task_slivers * engine.mr, task_cols = plan.task_panels * engine.nr;
+    if (task_rows >= task_cols && task_rows >= 128 && plan.task_slivers > 1) {
+      plan.task_slivers = even_part(plan.slivers, (plan.task_slivers + 1) / 2);
+    } else if (task_cols >= 128 && plan.task_panels > 1) {
+      plan.task_panels = even_part(plan.panels, (plan.task_panels + 1) / 2);
+    } else {
+      break;
+    }
+  }
+  plan.row_tasks = ceil_div(plan.slivers, plan.task_slivers);
+  plan.col_tasks = ceil_div(plan.panels, plan.task_panels);
+  return plan;
+}
+
+// A worker's scratch: [A block][one B panel][FP32 tiles].
+struct Layout {
+  size_t a, b, tiles;
+  size_t total() const { return a + b + tiles; }
+};
+
+Layout make_layout(const MatmulEngine& engine, const Plan& plan, bool transpose_a) {
+  Layout layout{};
+  const auto line = [](size_t bytes) { return (bytes + 127) / 64 * 64; };
+  layout.a = line(static_cast<size_t>(plan.task_slivers) * engine.sliver_bytes(plan.block, transpose_a));
+  layout.b = line(static_cast<size_t>(plan.block) * engine.nr * engine.prepared_bytes);
+  const int64_t kept = plan.inner_blocks > 1 ? plan.task_slivers * plan.task_panels : 1;
+  layout.tiles = line(static_cast<size_t>(kept) * engine.mr * engine.nr * sizeof(float));
+  return layout;
+}
+
+// One product being computed; a task is a rectangle of its slivers and panels.
+struct Product {
+  const MatmulEngine& engine;
+  const invar_matmul_args& args;
+  const Plan& plan;
+  const Layout& layout;
+  double* squares;  // [slivers, panels] or NULL
+
+  const char* a_at(int64_t row, int64_t k) const {
+    const int64_t offset = args.transpose_a ? k * args.lda + row : row * args.lda + k;
+    return static_cast<const char*>(args.a) + offset * bytes_of_element(args.a_dtype);
+  }
+
+  // The prepared panel for inner elements [first, first + k).
+  const void* panel_at(int64_t panel, int64_t first, int64_t k, void* to) const {
+    if (args.packed_b != nullptr) {
+      const int64_t offset = (panel * round_up(args.inner, engine.k_step) + first) * engine.nr;
+      return engine.open_panel(to, static_cast<const char*>(args.packed_b) + offset * bytes_of_element(args.b_dtype),
+                               args.b_dtype, k);
+    }
+    const int64_t col = panel * engine.nr;
+    const int64_t offset = args.transpose_b ? col * args.ldb + first : first * args.ldb + col;
+    const Operand b = {static_cast<const char*>(args.b) + offset * bytes_of_element(args.b_dtype), args.ldb,
+                       args.b_dtype, args.transpose_b};
+    engine.prepare_b(to, b, k, least(engine.nr, args.cols - col));
+    return to;
+  }
+
+  void store_tile(const float* tile, int64_t sliver, int64_t panel) const {
+    const int64_t row = sliver * engine.mr, col = panel * engine.nr;
+    StoreArgs store{};
+    store.tile = tile;
+    store.rows = least(engine.mr, args.rows - row);
+    store.cols = least(engine.nr, args.cols - col);
+    store.alpha = args.alpha;
+    store.c = static_cast<char*>(args.c) + (row * args.ldc + col) * bytes_of_element(args.c_dtype);
+    store.c_dtype = args.c_dtype;
+    store.ldc = args.ldc;
+    store.accumulate = args.accumulate;
+    if (args.add != nullptr) {
+      store.add = static_cast<const char*>(args.add) + (row * args.ld_add + col) * bytes_of_element(args.add_dtype);
+      store.add_dtype = args.add_dtype;
+      store.ld_add = args.ld_add;
+    }
+    if (squares != nullptr) store.sum_squares = squares + sliver * plan.panels + panel;
+    engine.store(store);
+  }
+
+  void run_task(int64_t task, char* scratch) const {
+    // Neighbouring tasks share their columns: weights are read once while they are in the shared cache.
+    const int64_t first_sliver = task % plan.row_tasks * plan.task_slivers;
+    const int64_t first_panel = task / plan.row_tasks * plan.task_panels;
+    const int64_t slivers = least(plan.task_slivers, plan.slivers - first_sliver);
+    const int64_t panels = least(plan.task_panels, plan.panels - first_panel);
+    if (slivers <= 0 || panels <= 0) return;
+    const int64_t first_row = first_sliver * engine.mr;
+    const int64_t rows = least(slivers * engine.mr, args.rows - first_row);
+    char* const a = scratch;
+    char* const b = scratch + layout.a;
+    float* const tiles = reinterpret_cast<float*>(scratch + layout.a + layout.b);
+
+    for (int64_t block = 0; block < plan.inner_blocks; ++block) {
+      const int64_t first = block * plan.block;
+      const int64_t k = least(plan.block, args.inner - first);
+      const bool is_last = block + 1 == plan.inner_blocks;
+      const Operand operand = {a_at(first_row, first), args.lda, args.a_dtype, args.transpose_a};
+      engine.prepare_a(a, operand, rows, k);
+      const size_t sliver_bytes = engine.sliver_bytes(k, args.transpose_a);
+      for (int64_t panel = 0; panel < panels; ++panel) {
+        const void* prepared = panel_at(first_panel + panel, first, k, b);
+        for (int64_t sliver = 0; sliver < slivers; ++sliver) {
+          const int64_t kept = plan.inner_blocks > 1 ? panel * slivers + sliver : 0;
+          float* tile = tiles + kept * engine.mr * engine.nr;
+          engine.multiply(a + static_cast<size_t>(sliver) * sliver_bytes, args.transpose_a, prepared, k,
+                          least(engine.mr, rows - sliver * engine.mr), tile, block != 0);
+          if (is_last) store_tile(tile, first_sliver + sliver, first_panel + panel);
+        }
+      }
+    }
+    if (plan.inner_blocks == 0) {
+      for (int64_t i = 0; i < engine.mr * engine.nr; ++i) tiles[i] = 0;
+      for (int64_t panel = 0; panel < panels; ++panel) {
+        for (int64_t sliver = 0; sliver < slivers; ++sliver) {
+          store_tile(tiles, first_sliver + sliver, first_panel + panel);
+        }
+      }
+    }
+  }
+};
+
+size_t kernel_packed_bytes(Context& context, int32_t dtype, int64_t inner, int64_t cols, int32_t) {
+  return packed_bytes(engine_for(context.level, dtype), dtype, inner, cols);
+}
+
+int32_t kernel_pack(Context& context, void* packed, const void* b, int32_t dtype, int64_t inner, int64_t cols,
+                    int64_t ldb, int32_t transpose_b) {
+  return pack_with(engine_for(context.level, dtype), context, packed, {b, ldb, dtype, transpose_b}, inner, cols);
+}
+
+int32_t kernel_matmul(Context& context, const invar_matmul_args& args) {
+  return matmul_with(engine_for(context.level, args.a_dtype), context, args);
+}
+
+}  // namespace
+
+size_t packed_bytes(const MatmulEngine& engine, int32_t dtype, int64_t inner, int64_t cols) {
+  return static_cast<size_t>(round_up(cols, engine.nr) * round_up(inner, engine.k_step) * bytes_of_element(dtype));
+}
+
+int32_t pack_with(const MatmulEngine& engine, Context& context, void* packed, const Operand& b, int64_t inner,
+                  int64_t cols) {
+  const int64_t element = bytes_of_element(b.dtype);
+  const int64_t panel_bytes = round_up(inner, engine.k_step) * engine.nr * element;
+  parallel_for(context, ceil_div(cols, engine.nr), [&](int64_t panel, int32_t) {
+    const int64_t col = panel * engine.nr;
+    Operand part = b;
+    part.data = static_cast<const char*>(b.data) + (b.is_transposed ? col * b.ld : col) * element;
+    engine.pack_panel(static_cast<char*>(packed) + panel * panel_bytes, part, inner, least(engine.nr, cols - col));
+  });
+  return kOk;
+}
+
+int32_t matmul_with(const MatmulEngine& engine, Context& context, const invar_matmul_args& args) {
+  if (args.sum_squares != nullptr) *args.sum_squares = 0;
+  if (args.rows == 0 || args.cols == 0) return kOk;
+  const Plan plan = make_plan(engine, context.threads, args.rows, args.cols, args.inner);
+  const Layout layout = make_layout(engine, plan, args.transpose_a != 0);
+  if (!reserve_worker_scratch(context, kScratchMatmul, layout.total())) return kResourceExhausted;
+  const int64_t partial_sums = plan.slivers * plan.panels;
+  if (args.sum_squares != nullptr &&
+      !reserve_shared_scratch(context, kScratchMatmul, static_cast<size_t>(partial_sums) * sizeof(double))) {
+    return kResourceExhausted;
+  }
+  double* squares =
+      args.sum_squares != nullptr ? static_cast<double*>(shared_scratch(context, kScratchMatmul)) : nullptr;
+  const Product product = {engine, args, plan, layout, squares};
+  parallel_for(context, plan.row_tasks * plan.col_tasks, [&](int64_t task, int32_t worker) {
+    if (engine.begin != nullptr) engine.begin();
+    product.run_task(task, static_cast<char*>(worker_scratch(context, kScratchMatmul, worker)));
+    if (engine.end != nullptr) engine.end();
+  });
+  for (int64_t i = 0; squares != nullptr && i < partial_sums; ++i) *args.sum_squares += squares[i];
+  return kOk;
+}
+
+const MatmulEngine& engine_for(Level level, int32_t) {
+  switch (level) {
+    case Level::kPortable: return kPortableEngine;
+    case Level::kAvx2: return kAvx2Engine;
+    default: return kAvx512Engine;
+  }
+}
+
+void fill_matmul(Kernels& kernels) {
+  kernels.matmul_packed_bytes = kernel_packed_bytes;
+  kernels.matmul_pack = kernel_pack;
+  kernels.matmul = kernel_matmul;
+}
+
+}  // namespace invar::cpu

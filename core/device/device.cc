@@ -1,0 +1,173 @@
+#include "core/device/device.h"
+
+#include <cstdlib>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include "core/device/cpu/cpu_backend.h"
+
+namespace invar {
+namespace {
+
+// Backends that are compiled in. A backend in a shared object of its own is loaded and asked here.
+const invar_backend* (*const kBackends[])() = {cpu::cpu_backend};
+
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr int32_t kLogError = 4;
+
+// The process's own memory. Large blocks lie on huge pages where the system has them: a step touches
+// gigabytes, and address translation is a visible part of reading them.
+void* allocate_from_process(void*, size_t bytes, size_t alignment) {
+  const bool is_large = bytes >= 4 * kHugePage;
+  if (is_large && alignment < kHugePage) alignment = kHugePage;
+  if (bytes > SIZE_MAX - alignment) return nullptr;
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+#if defined(__linux__)
+  if (memory != nullptr && is_large) madvise(memory, rounded, MADV_HUGEPAGE);
+#endif
+  return memory;
+}
+
+void release_to_process(void*, void* memory, size_t) { std::free(memory); }
+
+struct Place {
+  const invar_backend* backend;
+  int32_t index;
+};
+
+// A backend with one device is called by its name, several are "name:0", "name:1".
+std::string name_of(const Place& place) {
+  const std::string name = place.backend->name;
+  return name == "cpu" ? name : cat(name, ":", place.index);
+}
+
+std::vector<Place> places() {
+  std::vector<Place> found;
+  for (const auto& get : kBackends) {
+    const invar_backend* backend = get();
+    for (int32_t index = 0; index < backend->device_count(); ++index) found.push_back({backend, index});
+  }
+  return found;
+}
+
+Result<Place> find_place(std::string_view name) {
+  std::string known;
+  for (const Place& place : places()) {
+    const std::string candidate = name_of(place);
+    if (candidate == name) return place;
+    known += (known.empty() ? "" : ", ") + candidate;
+  }
+  return Error(Code::kNotFound, "device.unknown", cat("device \"", name, "\" does not exist here: use one of ", known));
+}
+
+}  // namespace
+
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
+    : device_(std::move(other.device_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (data_ != nullptr) device_->table_->release(device_->context_, data_, bytes_);
+}
+
+Result<std::shared_ptr<Device>> Device::open(std::string_view name, std::shared_ptr<ThreadPool> pool) {
+  return open(name, std::move(pool), DeviceOptions{});
+}
+
+Result<std::shared_ptr<Device>> Device::open(std::string_view name, std::shared_ptr<ThreadPool> pool,
+                                             DeviceOptions options) {
+  INVAR_ASSIGN(const Place place, find_place(name));
+  if (place.backend->abi != INVAR_BACKEND_ABI || place.backend->struct_size < sizeof(invar_backend)) {
+    return Error(Code::kFailedPrecondition, "device.abi",
+                 cat("device \"", name, "\": its backend has interface ", place.backend->abi, ", this library needs ",
+                     INVAR_BACKEND_ABI));
+  }
+  std::shared_ptr<Device> device(new Device);
+  device->name_ = name;
+  device->table_ = place.backend;
+  device->pool_ = std::move(pool);
+  device->options_ = std::move(options);
+  DeviceAllocator& allocator = device->options_.allocator;
+  if (allocator.allocate == nullptr) allocator = {nullptr, allocate_from_process, release_to_process};
+
+  invar_backend_host& host = device->host_;
+  host.struct_size = sizeof(host);
+  host.host = device.get();
+  host.threads = device->pool_->threads();
+  host.parallel_for = [](void* self, int64_t count, void (*task)(void*, int64_t, int32_t), void* user) {
+    static_cast<Device*>(self)->pool_->parallel_for(count, [&](int64_t item, int worker) { task(user, item, worker); });
+  };
+  host.allocate = [](void* self, size_t bytes, size_t alignment) {
+    const DeviceAllocator& from = static_cast<Device*>(self)->options_.allocator;
+    return from.allocate(from.user, bytes, alignment);
+  };
+  host.release = [](void* self, void* memory, size_t bytes) {
+    const DeviceAllocator& from = static_cast<Device*>(self)->options_.allocator;
+    from.release(from.user, memory, bytes);
+  };
+  host.log = [](void* self, int32_t level, const char* message) {
+    auto* opened = static_cast<Device*>(self);
+    if (level == kLogError) {
+      opened->detail_ = message;
+    } else {
+      opened->options_.log.log(static_cast<LogLevel>(level), message);
+    }
+  };
+  const std::string& cap = device->options_.cpu_level_cap;
+  host.cpu_level_cap = cap.empty() ? nullptr : cap.c_str();
+
+  INVAR_TRY(device->report(place.backend->open(&host, place.index, &device->context_), "open"));
+  return device;
+}
+
+Device::~Device() {
+  if (context_ != nullptr) table_->close(context_);
+}
+
+Status Device::report(int32_t code, std::string_view operation) {
+  if (code == 0) return {};
+  const std::string detail = std::exchange(detail_, {});
+  const auto canonical = static_cast<Code>(code);
+  if (canonical == Code::kResourceExhausted) {
+    return Error(canonical, "device.out_of_memory", cat(name_, ": ", operation, ": not enough memory"));
+  }
+  return Error(canonical, canonical == Code::kInvalidArgument ? "device.invalid_argument" : "device.failed",
+               cat(name_, ": ", operation, ": ", detail.empty() ? "not supported" : detail));
+}
+
+Result<DeviceBuffer> Device::allocate(size_t bytes) {
+  DeviceBuffer buffer;
+  const int32_t code = table_->allocate(context_, bytes, &buffer.data_);
+  if (code != 0) {
+    buffer.data_ = nullptr;
+    return Error(static_cast<Code>(code), "device.out_of_memory", cat(name_, ": cannot allocate ", bytes, " bytes"));
+  }
+  buffer.bytes_ = bytes;
+  buffer.device_ = shared_from_this();
+  return buffer;
+}
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> names;
+  for (const Place& place : places()) names.push_back(name_of(place));
+  return names;
+}
+
+Result<std::string> describe_device(std::string_view name) {
+  INVAR_ASSIGN(const Place place, find_place(name));
+  return std::string(place.backend->describe(place.index));
+}
+
+}  // namespace invar
