@@ -11,7 +11,6 @@ namespace {
 // Rotates queries and keys, which lie side by side, in one call.
 Status rotate(Context& ctx, const AttentionShape& shape, const Matrix& qkv, bool inverse) {
   invar_rope_args args{};
-  args.struct_size = sizeof args;
   args.dtype = qkv.device_dtype();
   args.inverse = inverse;
   args.tokens = qkv.rows;
@@ -30,7 +29,6 @@ invar_attention_args core_args(Context& ctx, const AttentionShape& shape, const 
   const Matrix k = qkv.columns(shape.query_size(), shape.kv_size());
   const Matrix v = qkv.columns(shape.query_size() + shape.kv_size(), shape.kv_size());
   invar_attention_args args{};
-  args.struct_size = sizeof args;
   args.dtype = qkv.device_dtype();
   args.sequences = ctx.rows().sequences;
   args.heads = shape.heads;

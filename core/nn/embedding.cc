@@ -5,7 +5,6 @@ namespace {
 
 invar_embedding_args table_args(const Matrix& table, const int32_t* ids, const Matrix& rows) {
   invar_embedding_args args{};
-  args.struct_size = sizeof args;
   args.table_dtype = table.device_dtype();
   args.out_dtype = rows.device_dtype();
   args.tokens = rows.rows;

@@ -14,7 +14,6 @@ Status head_loss(Context& ctx, const HeadWeights& weights, float eps, const Matr
 
   INVAR_ASSIGN(const WeightView forward, ctx.weight(weights.head, WeightUse::kForward));
   invar_head_loss_args args{};
-  args.struct_size = sizeof args;
   args.dtype = normed.matrix.device_dtype();
   args.tokens = input.rows;
   args.hidden = input.cols;
@@ -47,7 +46,6 @@ Status head_logits(Context& ctx, const HeadWeights& weights, float eps, const Ma
   INVAR_TRY(norm_forward(ctx, weights.norm, eps, input, normed.matrix, nullptr));
   INVAR_ASSIGN(const WeightView head, ctx.weight(weights.head, WeightUse::kForward));
   invar_matmul_args args{};
-  args.struct_size = sizeof args;
   args.a_dtype = normed.matrix.device_dtype();
   args.b_dtype = head.values.device_dtype();
   args.c_dtype = logits.device_dtype();

@@ -7,7 +7,6 @@ namespace {
 
 invar_matmul_args product(const Matrix& a, const Matrix& c, int64_t inner) {
   invar_matmul_args args{};
-  args.struct_size = sizeof args;
   args.a_dtype = a.device_dtype();
   args.c_dtype = c.device_dtype();
   args.rows = c.rows;

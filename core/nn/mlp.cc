@@ -8,7 +8,6 @@ namespace {
 
 invar_swiglu_args gate_args(const Matrix& gate_up, int64_t intermediate, const Matrix& out) {
   invar_swiglu_args args{};
-  args.struct_size = sizeof args;
   args.dtype = gate_up.device_dtype();
   args.rows = gate_up.rows;
   args.cols = intermediate;

@@ -4,7 +4,6 @@ namespace invar {
 
 Status norm_forward(Context& ctx, WeightId gain, float eps, const Matrix& x, const Matrix& y, float* inv_rms) {
   invar_rmsnorm_args args{};
-  args.struct_size = sizeof args;
   args.x_dtype = x.device_dtype();
   args.y_dtype = y.device_dtype();
   args.rows = x.rows;
@@ -20,7 +19,6 @@ Status norm_forward(Context& ctx, WeightId gain, float eps, const Matrix& x, con
 Status norm_backward(Context& ctx, WeightId gain, const Matrix& dy, const Matrix& x, const float* inv_rms,
                      const Matrix& residual_gradient, bool accumulate, const Matrix& copy) {
   invar_rmsnorm_backward_args args{};
-  args.struct_size = sizeof args;
   args.dy_dtype = dy.device_dtype();
   args.x_dtype = x.device_dtype();
   args.accumulate_dx = accumulate;

@@ -5,7 +5,6 @@ namespace invar {
 invar_quantize_args quantize_args(const Matrix& source, const OperandFormat& format, const Matrix& decoded,
                                   float* scale_inv) {
   invar_quantize_args args{};
-  args.struct_size = sizeof args;
   args.x_dtype = source.device_dtype();
   args.format = static_cast<int32_t>(format.format);
   args.granularity = static_cast<int32_t>(format.granularity);
