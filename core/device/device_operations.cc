@@ -95,7 +95,7 @@ Status Device::attention(const invar_attention_args& args) {
 
 Status Device::attention_backward(const invar_attention_backward_args& args) {
   auto call = args;
-  call.forward.struct_size = sizeof(call.forward);
+  call.forward.struct_size = sizeof(call);  // the first member carries the size of all
   INVAR_RUN(table_->attention_backward(context_, &call), "attention_backward ", args.forward.sequences, " sequences, ",
             args.forward.heads, "/", args.forward.kv_heads, " heads of ", args.forward.head_dim);
 }
@@ -107,7 +107,7 @@ Status Device::swiglu(const invar_swiglu_args& args) {
 
 Status Device::swiglu_backward(const invar_swiglu_backward_args& args) {
   auto call = args;
-  call.forward.struct_size = sizeof(call.forward);
+  call.forward.struct_size = sizeof(call);  // the first member carries the size of all
   INVAR_RUN(table_->swiglu_backward(context_, &call), "swiglu_backward ", args.forward.rows, "x", args.forward.cols);
 }
 

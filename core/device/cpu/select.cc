@@ -1,5 +1,6 @@
 #include "core/device/cpu/kernels.h"
 #include "core/device/cpu/matmul/matmul.h"
+#include "core/device/cpu/memory_bound/memory_bound.h"
 
 namespace invar::cpu {
 
@@ -7,7 +8,7 @@ Kernels select_kernels(Level level) {
   Kernels kernels{};
   fill_reference(kernels);
   fill_matmul(kernels);
-  static_cast<void>(level);
+  fill_memory_bound(kernels, level);
   return kernels;
 }
 

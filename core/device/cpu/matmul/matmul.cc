@@ -1,16 +1,16 @@
 #include "core/device/cpu/matmul/matmul.h"
 
+#include <unistd.h>
+
 #include "core/device/cpu/level.h"
 
 namespace invar::cpu {
 namespace {
 
-// What a task may keep in a core's second-level cache (2 MiB where it counts, 1 MiB often).
-constexpr int64_t kPreparedABytes = 640 << 10;
-constexpr int64_t kTileBytes = 512 << 10;
-constexpr int64_t kTasksPerThread = 4;
-constexpr int64_t kLargestTaskCols = 512;
-constexpr int64_t kLargestTaskRows = 384;
+// What the cost model knows, in elements a cycle: multiply-adds of one core, and elements that are prepared. Only
+// their ratio matters, and it chooses between tasks, never between results.
+constexpr double kMultiplyRate = 32;
+constexpr double kPrepareRate = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -18,11 +18,17 @@ int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t bytes_of_element(int32_t dtype) { return dtype == kF32 ? 4 : 2; }
 
-// `total` units in equal parts of at most `largest`.
-int64_t even_part(int64_t total, int64_t largest) { return ceil_div(total, ceil_div(total, largest)); }
+// Bytes of a core's second-level cache.
+int64_t level2_bytes() {
+  static const int64_t bytes = [] {
+    const long found = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return found > 0 ? static_cast<int64_t>(found) : int64_t{1} << 20;
+  }();
+  return bytes;
+}
 
 // How a product is cut. The inner blocks decide the order of additions, so they depend on `inner` alone;
-// the tasks do not, so they may depend on the number of threads.
+// the tasks do not, so they may depend on the number of threads and the cache.
 struct Plan {
   int64_t inner_blocks, block;        // inner elements a block, a multiple of k_step
   int64_t slivers, panels;            // of the whole C
@@ -30,36 +36,46 @@ struct Plan {
   int64_t row_tasks, col_tasks;
 };
 
+// Chooses equal tasks whose operands stay in the second-level cache, by the time of the busiest thread: larger
+// tasks reuse what they prepare, more tasks keep every thread busy.
+void choose_tasks(const MatmulEngine& engine, int32_t threads, Plan& plan) {
+  const int64_t depth = most(1, plan.block);
+  const int64_t a_budget = level2_bytes() * 5 / 8, tile_budget = level2_bytes() * 3 / 8;
+  const int64_t sliver_bytes = engine.mr * depth * engine.prepared_bytes;
+  const int64_t most_slivers = most(1, (plan.inner_blocks > 1 ? a_budget * 2 / 3 : a_budget) / sliver_bytes);
+  constexpr int64_t kTried = 12;  // ways to cut each dimension
+  double best = 0;
+  const int64_t fewest_rows = ceil_div(plan.slivers, most_slivers);
+  for (int64_t row_parts = fewest_rows; row_parts < fewest_rows + kTried && row_parts <= plan.slivers; ++row_parts) {
+    const int64_t slivers = ceil_div(plan.slivers, row_parts);
+    int64_t most_panels = plan.panels;
+    if (plan.inner_blocks > 1) most_panels = most(1, tile_budget / (slivers * engine.mr * engine.nr * 4));
+    const int64_t fewest_cols = ceil_div(plan.panels, most_panels);
+    for (int64_t col_parts = fewest_cols; col_parts < fewest_cols + kTried && col_parts <= plan.panels; ++col_parts) {
+      const int64_t panels = ceil_div(plan.panels, col_parts);
+      const int64_t tasks = ceil_div(plan.slivers, slivers) * ceil_div(plan.panels, panels);
+      const double rows = static_cast<double>(slivers * engine.mr), cols = static_cast<double>(panels * engine.nr);
+      const double task = rows * cols / kMultiplyRate + (rows + cols) / kPrepareRate;
+      // Threads are not equally fast while the host shares the cores: the tail of a task counts a little more.
+      const double time = (static_cast<double>(ceil_div(tasks, threads)) + (threads > 1 ? 0.15 : 0)) * task;
+      if (best == 0 || time < best) {
+        best = time;
+        plan.task_slivers = slivers;
+        plan.task_panels = panels;
+      }
+    }
+  }
+  plan.row_tasks = ceil_div(plan.slivers, plan.task_slivers);
+  plan.col_tasks = ceil_div(plan.panels, plan.task_panels);
+}
+
 Plan make_plan(const MatmulEngine& engine, int32_t threads, int64_t rows, int64_t cols, int64_t inner) {
   Plan plan{};
   plan.inner_blocks = ceil_div(inner, engine.k_block);
   if (plan.inner_blocks != 0) plan.block = round_up(ceil_div(inner, plan.inner_blocks), engine.k_step);
   plan.slivers = ceil_div(rows, engine.mr);
   plan.panels = ceil_div(cols, engine.nr);
-  const int64_t sliver_bytes = most(1, engine.mr * plan.block * engine.prepared_bytes);
-  const int64_t most_slivers = most(1, least(kLargestTaskRows / engine.mr, kPreparedABytes / sliver_bytes));
-  plan.task_slivers = even_part(plan.slivers, most_slivers);
-  int64_t most_panels = kLargestTaskCols / engine.nr;
-  if (plan.inner_blocks > 1) {
-    most_panels = least(most_panels, kTileBytes / (plan.task_slivers * engine.mr * engine.nr * 4));
-  }
-  plan.task_panels = even_part(plan.panels, most(1, most_panels));
-  // Smaller tasks until every thread gets some; a task should still reuse what it prepares.
-  const int64_t wanted = threads == 1 ? 1 : threads * kTasksPerThread;
-  for (;;) {
-    const int64_t tasks = ceil_div(plan.slivers, plan.task_slivers) * ceil_div(plan.panels, plan.task_panels);
-    if (tasks >= wanted) break;
-    const int64_t task_rows = plan.task_slivers * engine.mr, task_cols = plan.task_panels * engine.nr;
-    if (task_rows >= task_cols && task_rows >= 128 && plan.task_slivers > 1) {
-      plan.task_slivers = even_part(plan.slivers, (plan.task_slivers + 1) / 2);
-    } else if (task_cols >= 128 && plan.task_panels > 1) {
-      plan.task_panels = even_part(plan.panels, (plan.task_panels + 1) / 2);
-    } else {
-      break;
-    }
-  }
-  plan.row_tasks = ceil_div(plan.slivers, plan.task_slivers);
-  plan.col_tasks = ceil_div(plan.panels, plan.task_panels);
+  choose_tasks(engine, threads, plan);
   return plan;
 }
 
@@ -107,6 +123,17 @@ struct Product {
     return to;
   }
 
+  // Brings what store_tile will touch into the cache while the tile is computed.
+  void prefetch_tile(int64_t sliver, int64_t panel) const {
+    const int64_t row = sliver * engine.mr, col = panel * engine.nr;
+    const int64_t rows = least(engine.mr, args.rows - row), cols = least(engine.nr, args.cols - col);
+    const int64_t element = bytes_of_element(args.c_dtype);
+    for (int64_t r = row; r < row + rows; ++r) {
+      const char* c = static_cast<const char*>(args.c) + (r * args.ldc + col) * element;
+      for (int64_t byte = 0; byte < cols * element; byte += 64) __builtin_prefetch(c + byte, 1);
+    }
+  }
+
   void store_tile(const float* tile, int64_t sliver, int64_t panel) const {
     const int64_t row = sliver * engine.mr, col = panel * engine.nr;
     StoreArgs store{};
@@ -152,6 +179,7 @@ struct Product {
         for (int64_t sliver = 0; sliver < slivers; ++sliver) {
           const int64_t kept = plan.inner_blocks > 1 ? panel * slivers + sliver : 0;
           float* tile = tiles + kept * engine.mr * engine.nr;
+          if (is_last) prefetch_tile(first_sliver + sliver, first_panel + panel);
           engine.multiply(a + static_cast<size_t>(sliver) * sliver_bytes, args.transpose_a, prepared, k,
                           least(engine.mr, rows - sliver * engine.mr), tile, block != 0);
           if (is_last) store_tile(tile, first_sliver + sliver, first_panel + panel);

@@ -86,6 +86,7 @@ class Stored {
     for (size_t i = 0; i < count_; ++i) all[i] = at(i);
     return all;
   }
+  // The same bits, or both NaN.
   bool operator==(const Stored& other) const;
 
  private:
@@ -97,9 +98,9 @@ class Stored {
 
 inline bool Stored::operator==(const Stored& other) const {
   if (dtype_ != other.dtype_ || count_ != other.count_) return false;
-  if (halves_ != other.halves_) return false;
-  for (size_t i = 0; i < floats_.size(); ++i) {
-    if (std::bit_cast<uint32_t>(floats_[i]) != std::bit_cast<uint32_t>(other.floats_[i])) return false;
+  for (size_t i = 0; i < count_; ++i) {
+    const bool are_nan = at(i) != at(i) && other.at(i) != other.at(i);
+    if (!are_nan && std::bit_cast<uint64_t>(at(i)) != std::bit_cast<uint64_t>(other.at(i))) return false;
   }
   return true;
 }
