@@ -22,6 +22,7 @@
 #include "core/base/status.h"
 #include "core/device/device.h"
 #include "core/family/family.h"
+#include "core/memory/arena.h"
 #include "core/model/weight_source.h"
 #include "core/precision/recipe.h"
 
@@ -82,6 +83,16 @@ struct ModelMemory {
   int64_t total() const { return working + gradients + packed + arena; }
 };
 
+// Keys and values of one sequence, for generation: Model::new_cache, Model::extend.
+class KeyValueCache {
+ public:
+  virtual ~KeyValueCache() = default;
+  virtual int64_t capacity() const = 0;
+  virtual int64_t length() const = 0;
+  // Forgets everything from position `length` on.
+  virtual void truncate(int64_t length) = 0;
+};
+
 class Model {
  public:
   static Result<std::unique_ptr<Model>> create(std::shared_ptr<Device> device, const ModelShape& shape,
@@ -94,6 +105,8 @@ class Model {
   // In the order of parameters_of(shape); pointers stay as long as the model.
   virtual std::span<const Parameter> parameters() const = 0;
   virtual ModelMemory memory() const = 0;
+  // What the arena holds in each kind of pass.
+  virtual std::vector<Arena::Report> memory_plan() const = 0;
 
   // Fills the working weights. masters: empty, or one pointer a parameter, null where the working weight is F32;
   // each receives the unrounded FP32 values.
@@ -114,6 +127,11 @@ class Model {
   virtual Result<double> gradient_norm_squared() = 0;
   // "model.unreached" with the name of a parameter that got no gradient in the finished window.
   virtual Status check_reached() const = 0;
+
+  // Room for `capacity` positions of one sequence, at most max_positions.
+  virtual Result<std::unique_ptr<KeyValueCache>> new_cache(int64_t capacity) = 0;
+  // Appends tokens to the cached sequence. logits: FP32 [vocab] of the last one, or null.
+  virtual Status extend(KeyValueCache& cache, std::span<const int32_t> ids, float* logits) = 0;
 };
 
 }  // namespace invar

@@ -1,0 +1,34 @@
+#include "core/nn/embedding.h"
+
+namespace invar {
+namespace {
+
+invar_embedding_args table_args(const Matrix& table, const int32_t* ids, const Matrix& rows) {
+  invar_embedding_args args{};
+  args.table_dtype = table.device_dtype();
+  args.out_dtype = rows.device_dtype();
+  args.tokens = rows.rows;
+  args.vocab = table.rows;
+  args.cols = table.cols;
+  args.ids = ids;
+  args.table = table.data;
+  args.out = rows.data;
+  args.scale = 1.0f;
+  return args;
+}
+
+}  // namespace
+
+Status embedding_forward(Context& ctx, WeightId id, const int32_t* ids, const Matrix& out) {
+  INVAR_ASSIGN(const WeightView table, ctx.weight(id, WeightUse::kForward));
+  return ctx.run<&Device::embedding>(table_args(table.values, ids, out));
+}
+
+Status embedding_backward(Context& ctx, WeightId id, const int32_t* ids, const Matrix& d_out) {
+  INVAR_ASSIGN(const WeightView table, ctx.weight(id, WeightUse::kForward));
+  invar_embedding_args args = table_args(table.values, ids, d_out);
+  INVAR_ASSIGN(args.d_table, ctx.parameters().gradient_to_add(id));
+  return ctx.run<&Device::embedding_backward>(args);
+}
+
+}  // namespace invar

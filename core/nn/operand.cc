@@ -1,0 +1,40 @@
+#include "core/nn/operand.h"
+
+namespace invar {
+
+invar_quantize_args quantize_args(const Matrix& source, const OperandFormat& format, const Matrix& decoded,
+                                  float* scale_inv) {
+  invar_quantize_args args{};
+  args.x_dtype = source.device_dtype();
+  args.format = static_cast<int32_t>(format.format);
+  args.granularity = static_cast<int32_t>(format.granularity);
+  args.power_of_two = format.power_of_two;
+  args.rows = source.rows;
+  args.cols = source.cols;
+  args.block_rows = format.block_rows;
+  args.block_cols = format.block_cols;
+  args.ldx = source.ld;
+  args.ld_dequantized = decoded.ld;
+  args.x = source.data;
+  args.dequantized = decoded.data;
+  args.scale_inv = format.power_of_two ? nullptr : scale_inv;
+  return args;
+}
+
+Result<Operand> make_operand(Context& ctx, const Matrix& source, const OperandFormat& format) {
+  Operand operand;
+  operand.matrix = source;
+  if (!format.quantized()) return operand;
+  INVAR_ASSIGN(Scratch decoded, ctx.scratch("quantised", DType::kBF16, source.rows, source.cols));
+  INVAR_ASSIGN(Scratch scale, ctx.scratch("scale", DType::kF32, 1, 1));
+  INVAR_TRY(ctx.run<&Device::quantize>(quantize_args(source, format, decoded.matrix, scale.matrix.f32())));
+  operand.matrix = decoded.matrix;
+  if (!format.power_of_two && !ctx.planning()) {
+    INVAR_TRY(ctx.device().copy(&operand.scale_inv, scale.matrix.data, sizeof operand.scale_inv));
+  }
+  operand.decoded = std::move(decoded.block);
+  operand.scale = std::move(scale.block);
+  return operand;
+}
+
+}  // namespace invar
