@@ -38,9 +38,9 @@
  * locks held, and may use any handle that is not at work. Returning non-zero stops the work with ABORTED; the number
  * comes back in invar_status_callback_value. A C++ exception that leaves a callback becomes a status (INTERNAL).
  *
- * The library never prints, exits, aborts, installs signal handlers or reads the environment, and writes only where
- * configs say. In a child made by fork every call on a handle made before the fork returns FAILED_PRECONDITION
- * ("runtime.forked"); releasing one there does nothing.
+ * The library never prints, exits, aborts, installs signal handlers, and writes only where configs say. Of the
+ * environment it reads INVAR_CPU_LEVEL (caps the instruction sets, for tests). In a child made by fork every call on a
+ * handle made before the fork returns FAILED_PRECONDITION ("runtime.forked"); releasing one there does nothing.
  *
  * Stability: functions are added, never changed or removed, while INVAR_ABI_VERSION stays the same. */
 #ifndef INVAR_INVAR_H_
@@ -514,8 +514,10 @@ INVAR_API INVAR_MUST_USE invar_status* invar_session_report(invar_session* sessi
                                                             invar_bytes** report) INVAR_NOEXCEPT;
 /* A ModelInfo. info: owned. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_session_info(invar_session* session, invar_bytes** info) INVAR_NOEXCEPT;
-/* Opens an accumulation window and drops what an unfinished one gathered. Since 0.1. */
-INVAR_API INVAR_MUST_USE invar_status* invar_session_begin(invar_session* session) INVAR_NOEXCEPT;
+/* Opens an accumulation window of micro_batches calls of invar_session_forward_backward, and drops what an unfinished
+ * one gathered. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_session_begin(invar_session* session,
+                                                           int64_t micro_batches) INVAR_NOEXCEPT;
 /* Adds one micro-batch's gradients to the window. loss: may be NULL. FAILED_PRECONDITION without invar_session_begin.
  * Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_session_forward_backward(invar_session* session, const invar_batch* batch,
