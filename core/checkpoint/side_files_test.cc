@@ -58,7 +58,7 @@ TEST(RewriteConfig, DeclaresAQuantisation) {
 
 TEST(RewriteConfig, RefusesWhatIsNoObject) {
   for (const std::string& text : {std::string("[]"), std::string("{"), std::string("nonsense"), std::string(),
-                                 "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}"}) {
+                                  "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}"}) {
     const auto result = to_bf16(text);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.status().reason(), "checkpoint.bad_config");
