@@ -23,6 +23,8 @@ class RandomAccessFile {
   virtual ~RandomAccessFile() = default;
   virtual const std::string& path() const = 0;
   virtual int64_t size() const = 0;
+  // When the file was last changed, as of opening, in nanoseconds of the system's clock; 0 when nobody knows.
+  virtual int64_t modified_time() const { return 0; }
   // Fills all of `out` from byte `offset`, or fails ("file.short_read" when the file ends before).
   virtual Status read_at(int64_t offset, std::span<std::byte> out) const = 0;
 };

@@ -56,10 +56,15 @@ Status system_error(const std::string& path, std::string_view action, int error)
 
 class PosixReader : public RandomAccessFile {
  public:
-  PosixReader(std::string path, int fd, int64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  PosixReader(std::string path, int fd, const struct stat& info)
+      : path_(std::move(path)),
+        fd_(fd),
+        size_(info.st_size),
+        modified_time_(int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec) {}
   ~PosixReader() override { ::close(fd_); }
   const std::string& path() const override { return path_; }
   int64_t size() const override { return size_; }
+  int64_t modified_time() const override { return modified_time_; }
 
   Status read_at(int64_t offset, std::span<std::byte> out) const override {
     size_t done = 0;
@@ -79,7 +84,7 @@ class PosixReader : public RandomAccessFile {
  private:
   std::string path_;
   int fd_;
-  int64_t size_;
+  int64_t size_, modified_time_;
 };
 
 class PosixWriter : public WritableFile {
@@ -147,7 +152,7 @@ class PosixFiles : public FileSystem {
       ::close(fd);
       return Error(Code::kInvalidArgument, "file.not_regular", cat(path, ": is not a regular file"));
     }
-    return std::unique_ptr<RandomAccessFile>(std::make_unique<PosixReader>(path, fd, info.st_size));
+    return std::unique_ptr<RandomAccessFile>(std::make_unique<PosixReader>(path, fd, info));
   }
 
   Result<std::unique_ptr<WritableFile>> create(const std::string& path) override {

@@ -1,0 +1,249 @@
+#include "core/checkpoint/tile.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "core/numerics/formats.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace invar {
+namespace {
+
+Status nan_error(const CheckpointFolder& folder, const TensorPlan& plan, int64_t element, uint8_t code) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  return Error(
+      Code::kDataLoss, "checkpoint.nan_code",
+      cat(join_path(folder.path(), folder.file_name(*plan.source)), ": tensor ", in_quotes(plan.source->name),
+          " holds the code 0x", kHex[code >> 4], kHex[code & 15], " (not a finite number in ", name_of(plan.code_dtype),
+          ") at ", position_text(plan.source->shape, element), "; set nan_policy keep to convert it as it is"));
+}
+
+// FP64 to FP32 so that a second rounding to fewer bits gives the nearest value: inexact results get an odd last bit.
+float round_to_odd(double value) {
+  const float nearest = static_cast<float>(value);
+  if (!std::isfinite(nearest) || static_cast<double>(nearest) == value) return nearest;
+  uint32_t bits = std::bit_cast<uint32_t>(nearest);
+  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;  // toward zero
+  return std::bit_cast<float>(bits | 1u);
+}
+
+// Rounds `product` to the target; counts what the target cannot hold.
+void store(DType target, bool round_once, double exact, float product, std::byte* out, int64_t i, TileStats* stats) {
+  float result = product;
+  if (target == DType::kBF16) {
+    const uint16_t bits = round_once ? bf16_from_f64(exact) : bf16_from_f32(product);
+    std::memcpy(out + i * 2, &bits, 2);
+    result = f32_from_bf16(bits);
+  } else if (target == DType::kF16) {
+    const float once = round_once ? round_to_odd(exact) : product;
+    const uint16_t bits = f16_from_f32(once);
+    std::memcpy(out + i * 2, &bits, 2);
+    result = f32_from_f16(bits);
+  } else {
+    result = round_once ? static_cast<float>(exact) : product;
+    std::memcpy(out + i * 4, &result, 4);
+  }
+  if (std::isinf(result) && std::isfinite(exact)) ++stats->overflows;
+  if (result == 0 && exact != 0) ++stats->underflows;
+}
+
+}  // namespace
+
+FloatMode::FloatMode() {
+#if defined(__x86_64__)
+  saved_ = _mm_getcsr();
+  _mm_setcsr(0x1F80);  // all exceptions masked, nearest even, subnormals kept
+#else
+  saved_ = 0;
+#endif
+}
+
+FloatMode::~FloatMode() {
+#if defined(__x86_64__)
+  _mm_setcsr(saved_);
+#endif
+}
+
+void TileStats::add(const TileStats& other) {
+  codes.not_finite += other.codes.not_finite;
+  codes.zero += other.codes.zero;
+  codes.saturated += other.codes.saturated;
+  codes.largest = std::max(codes.largest, other.codes.largest);
+  overflows += other.overflows;
+  underflows += other.underflows;
+  reencode_checked += other.reencode_checked;
+  reencode_mismatched += other.reencode_mismatched;
+  amax = std::max(amax, other.amax);
+  if (other.largest_scale > 0) {
+    smallest_scale = largest_scale > 0 ? std::min(smallest_scale, other.smallest_scale) : other.smallest_scale;
+    largest_scale = std::max(largest_scale, other.largest_scale);
+  }
+}
+
+std::string tile_checksum(std::span<const uint64_t> digests) {
+  uint64_t digest = digests.size() == 1
+                        ? digests[0]
+                        : tile_kernels_portable()->hash(digests.data(), static_cast<int64_t>(digests.size() * 8));
+  std::string text(16, '0');
+  for (int i = 15; i >= 0; --i, digest >>= 4) text[static_cast<size_t>(i)] = "0123456789abcdef"[digest & 15];
+  return text;
+}
+
+float result_value(DType dtype, const std::byte* values, int64_t index) {
+  if (dtype == DType::kF32) {
+    float value;
+    std::memcpy(&value, values + index * 4, 4);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, values + index * 2, 2);
+  return decode(dtype, bits);
+}
+
+Tile::Tile(const CheckpointFolder& folder, const TileOptions& options)
+    : folder_(folder), options_(options), kernels_(tile_kernels(options.level)) {}
+
+Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> codes, std::byte* out,
+                     TileStats* stats) {
+  const FloatMode mode;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(codes.data());
+  const int64_t n = static_cast<int64_t>(codes.size());
+  INVAR_TRY(scales_.load(folder_, plan, first, n));
+  TileStats own;
+  if (!scales_.unscaled()) {
+    own.smallest_scale = scales_.smallest();
+    own.largest_scale = scales_.largest();
+  }
+  const CodeShape* shape = code_shape(plan.code_dtype);
+  bool fast = shape != nullptr;
+  if (shape != nullptr) {
+    kernels_->count(bytes, n, shape, &own.codes);
+    fast = own.codes.not_finite == 0 && !options_.round_once && !scales_.has_zero() && !scales_.divides() &&
+           scales_.smallest() >= kSmallestFastScale && scales_.largest() <= kLargestFastScale;
+    // FP16 is narrow: a tile that may leave it is counted element by element.
+    if (options_.target == DType::kF16) {
+      fast = fast && min_subnormal(plan.code_dtype) * scales_.smallest() >= 0x1p-24f &&
+             max_finite(plan.code_dtype) * scales_.largest() < 65504.0f;
+    }
+  }
+  if (fast) {
+    convert_fast(*shape, scales_.unscaled() ? nullptr : &scales_.term()->grid, first, bytes, n, out);
+  } else {
+    own.codes = {};
+    INVAR_TRY(convert_scalar(plan, first, bytes, n, out, &own));
+  }
+  note_largest(out, n, &own);
+  check_sample(plan, first, bytes, std::min(n, kReencodeSample), out, &own);
+  stats->add(own);
+  return {};
+}
+
+void Tile::convert_fast(const CodeShape& shape, const ScaleGrid* grid, int64_t first, const uint8_t* codes, int64_t n,
+                        std::byte* out) {
+  const int64_t width = options_.target == DType::kF32 ? 4 : 2;
+  const auto row = [&](const uint8_t* from, int64_t count, const float* scales, int64_t until, int64_t block,
+                       std::byte* to) {
+    switch (options_.target) {
+      case DType::kBF16:
+        kernels_->row_to_bf16(from, count, scales, until, block, shape.half_bits, reinterpret_cast<uint16_t*>(to));
+        break;
+      case DType::kF16:
+        kernels_->row_to_f16(from, count, scales, until, block, shape.half_bits, reinterpret_cast<uint16_t*>(to));
+        break;
+      default: kernels_->row_to_f32(from, count, scales, until, block, shape.half_bits, reinterpret_cast<float*>(to));
+    }
+  };
+  if (grid == nullptr) {
+    row(codes, n, &shape.unit, n, n, out);
+    return;
+  }
+  scales_.multiply(shape.unit);
+  if (grid->grid_rows == 1 && grid->grid_cols == 1 && grid->shared) {
+    row(codes, n, scales_.row(0), n, n, out);
+  } else {
+    for (int64_t done = 0; done < n;) {
+      const int64_t col = (first + done) % grid->cols;
+      const int64_t count = std::min(n - done, grid->cols - col);
+      const int64_t block = col / grid->block_cols;
+      const int64_t until = (block + 1) * grid->block_cols - col;
+      row(codes + done, count, scales_.row((first + done) / grid->cols) + (block - scales_.first_block()), until,
+          grid->block_cols, out + done * width);
+      done += count;
+    }
+  }
+  scales_.multiply(1 / shape.unit);
+}
+
+Status Tile::convert_scalar(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, std::byte* out,
+                            TileStats* stats) {
+  const FormatInfo& format = format_info(plan.code_dtype);
+  const float* table = decode_table(plan.code_dtype);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint8_t code = codes[i];
+    const float value = table[code], scale = scales_.at(first + i);
+    const uint32_t magnitude = code & format.magnitude_mask();
+    if (!std::isfinite(value)) {
+      if (!options_.keep_nan) return nan_error(folder_, plan, first + i, code);
+      ++stats->codes.not_finite;
+    }
+    stats->codes.zero += value == 0;
+    stats->codes.saturated += magnitude == format.max_code;
+    stats->codes.largest = std::max(stats->codes.largest, magnitude);
+    if (scale == 0 && value != 0) {
+      return Error(
+          Code::kDataLoss, "checkpoint.scale_zero",
+          cat(join_path(folder_.path(), folder_.file_name(*scales_.term()->tensor)), ": scale ",
+              in_quotes(scales_.term()->tensor->name), " is 0 at ", scales_.place_of(first + i), " but weight ",
+              in_quotes(plan.source->name), " has a non-zero code at ", position_text(plan.source->shape, first + i)));
+    }
+    if (scales_.divides()) {
+      const bool zero = scale == 0;
+      store(options_.target, options_.round_once, zero ? 0.0 : static_cast<double>(value) / scale,
+            zero ? value : value / scale, out, i, stats);
+    } else {
+      store(options_.target, options_.round_once, static_cast<double>(value) * scale, value * scale, out, i, stats);
+    }
+  }
+  return {};
+}
+
+void Tile::check_sample(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, const std::byte* out,
+                        TileStats* stats) const {
+  for (int64_t i = 0; i < n; ++i) {
+    const float scale = scales_.at(first + i), value = result_value(options_.target, out, i);
+    if (scale == 0 || !std::isfinite(value)) continue;
+    const float before = scales_.divides() ? value * scale : value / scale;
+    ++stats->reencode_checked;
+    stats->reencode_mismatched += encode_fp8(plan.code_dtype, before) != codes[i];
+  }
+}
+
+void Tile::note_largest(const std::byte* out, int64_t n, TileStats* stats) const {
+  if (options_.target == DType::kF32) {
+    const uint32_t bits = kernels_->largest32(reinterpret_cast<const uint32_t*>(out), n);
+    if (bits < 0x7F800000u) stats->amax = std::max<double>(stats->amax, std::bit_cast<float>(bits));
+  } else {
+    const uint32_t bits = kernels_->largest16(reinterpret_cast<const uint16_t*>(out), n);
+    const float value = decode(options_.target, bits);
+    if (std::isfinite(value)) stats->amax = std::max<double>(stats->amax, value);
+  }
+}
+
+void Tile::cast(DType from, std::span<const std::byte> values, std::byte* out, TileStats* stats) {
+  const FloatMode mode;
+  TileStats own;
+  const int64_t n = static_cast<int64_t>(values.size()) / (bits_of(from) / 8);
+  for (int64_t i = 0; i < n; ++i) {
+    const float value = result_value(from, values.data(), i);
+    store(options_.target, false, value, value, out, i, &own);
+  }
+  note_largest(out, n, &own);
+  stats->add(own);
+}
+
+}  // namespace invar

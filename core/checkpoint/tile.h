@@ -1,0 +1,92 @@
+// One tile: a run of a weight's stored codes becomes a run of result values, with counts and checks in the same pass.
+//
+//   Tile tile(folder, options);                                        // one per worker
+//   INVAR_TRY(tile.convert(plan, first, codes, out, &stats));
+//
+// The arithmetic: code -> FP32 by table, times the FP32 scale in FP32, rounded to nearest even to the target (or the
+// product in FP64 and one rounding). Vector kernels do the ordinary tiles; tiles with NaN codes, zero scales or scales
+// beyond 2^+-100 take the scalar path, which defines the result. The floating-point mode is set for the call and
+// restored: a host that flushes subnormals changes nothing.
+// Thread rule: one Tile belongs to one thread.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/checkpoint/scale_window.h"
+#include "core/checkpoint/tile_kernels.h"
+
+namespace invar {
+
+// Elements of a tile. Fixed, because checksums are taken tile by tile: see tile_checksum.
+inline constexpr int64_t kTileElements = int64_t{1} << 17;
+// Of these many elements of every tile convert() proves that the result encodes back to the stored code.
+inline constexpr int64_t kReencodeSample = 256;
+
+struct TileOptions {
+  DType target = DType::kBF16;  // BF16, F16 or F32
+  bool round_once = false;      // FP64 product
+  bool keep_nan = false;
+  CpuLevel level = CpuLevel::kPortable;
+};
+
+struct TileStats {
+  CodeCounts codes;
+  int64_t overflows = 0, underflows = 0;  // results beyond the target; non-zero products that became zero
+  int64_t reencode_checked = 0, reencode_mismatched = 0;
+  double amax = 0;  // of the results, NaN and Inf apart
+  float smallest_scale = 0, largest_scale = 0;
+
+  void add(const TileStats& other);
+};
+
+class Tile {
+ public:
+  Tile(const CheckpointFolder& folder, const TileOptions& options);
+
+  // codes: the stored bytes of elements [first, first + n); out: n elements of the target dtype, aligned to 4.
+  // checkpoint.nan_code, checkpoint.scale_zero (zero scale, non-zero code) and the errors of ScaleWindow::load.
+  Status convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> codes, std::byte* out,
+                 TileStats* stats);
+  // A tensor that is not quantised, in another float dtype (BF16 or F16 to F16 or F32).
+  void cast(DType from, std::span<const std::byte> values, std::byte* out, TileStats* stats);
+
+  uint64_t hash(std::span<const std::byte> bytes) const {
+    return kernels_->hash(bytes.data(), static_cast<int64_t>(bytes.size()));
+  }
+
+ private:
+  void convert_fast(const CodeShape& shape, const ScaleGrid* grid, int64_t first, const uint8_t* codes, int64_t n,
+                    std::byte* out);
+  Status convert_scalar(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, std::byte* out,
+                        TileStats* stats);
+  void check_sample(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, const std::byte* out,
+                    TileStats* stats) const;
+  void note_largest(const std::byte* out, int64_t n, TileStats* stats) const;
+
+  const CheckpointFolder& folder_;
+  TileOptions options_;
+  const TileKernels* kernels_;
+  ScaleWindow scales_;
+};
+
+// A tensor's checksum from the XXH3-64 digests of its tiles, in order: the digest itself for one tile, XXH3-64 over the
+// little-endian digests otherwise. 16 hex digits.
+std::string tile_checksum(std::span<const uint64_t> digests);
+
+// The floating-point mode that results are defined for, while it lives.
+class FloatMode {
+ public:
+  FloatMode();
+  ~FloatMode();
+  FloatMode(const FloatMode&) = delete;
+  FloatMode& operator=(const FloatMode&) = delete;
+
+ private:
+  uint32_t saved_;
+};
+
+// The value of element `index` of a run of BF16, F16 or F32.
+float result_value(DType dtype, const std::byte* values, int64_t index);
+
+}  // namespace invar
