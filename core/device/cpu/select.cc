@@ -1,3 +1,4 @@
+#include "core/device/cpu/head_loss/head_loss.h"
 #include "core/device/cpu/kernels.h"
 #include "core/device/cpu/matmul/matmul.h"
 #include "core/device/cpu/memory_bound/memory_bound.h"
@@ -8,6 +9,7 @@ Kernels select_kernels(Level level) {
   Kernels kernels{};
   fill_reference(kernels);
   fill_matmul(kernels);
+  fill_head_loss(kernels);
   fill_memory_bound(kernels, level);
   return kernels;
 }
