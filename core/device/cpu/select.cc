@@ -1,3 +1,4 @@
+#include "core/device/cpu/attention/attention.h"
 #include "core/device/cpu/head_loss/head_loss.h"
 #include "core/device/cpu/kernels.h"
 #include "core/device/cpu/matmul/matmul.h"
@@ -11,6 +12,7 @@ Kernels select_kernels(Level level) {
   fill_matmul(kernels);
   fill_head_loss(kernels);
   fill_memory_bound(kernels, level);
+  fill_attention(kernels, level);
   return kernels;
 }
 

@@ -45,6 +45,7 @@ class TestContext {
 
   Context& get() { return context_; }
   ThreadPool& pool() { return pool_; }
+  int threads() const { return pool_.threads(); }
 
  private:
   ThreadPool pool_;
