@@ -163,6 +163,12 @@ Status DecoderModel::load(WeightSource& source, std::span<float* const> masters)
   return weights_changed();
 }
 
+void DecoderModel::profile(bool on) {
+  if (on) profile_.clear();
+  ctx_->profile_into(on ? &profile_ : nullptr);
+  store_->profile_into(on ? &profile_ : nullptr);
+}
+
 Result<LossSum> DecoderModel::forward_backward(const MicroBatch& batch, const WindowPlace& place) {
   if (!options_.trainable) {
     return Error(Code::kFailedPrecondition, "model.not_trainable", "the model was made without gradients");

@@ -28,6 +28,9 @@ class DecoderModel : public Model {
   Status use_recipe(Recipe recipe) override;
   Recipe recipe() const override { return recipes_[active_]; }
 
+  void profile(bool on) override;
+  const OperationProfile& profile() const override { return profile_; }
+
   Result<LossSum> forward_backward(const MicroBatch& batch, const WindowPlace& place) override;
   Result<LossSum> evaluate(const MicroBatch& batch, const TokenResults& results) override;
   Status logits(const MicroBatch& batch, float* out) override;
@@ -75,6 +78,7 @@ class DecoderModel : public Model {
   std::vector<Recipe> recipes_;
   size_t active_ = 0;
   Arena arena_;
+  OperationProfile profile_;
   DeviceBuffer arena_memory_, rope_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<Context> ctx_;

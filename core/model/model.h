@@ -24,6 +24,7 @@
 #include "core/family/family.h"
 #include "core/memory/arena.h"
 #include "core/model/weight_source.h"
+#include "core/nn/operation_profile.h"
 #include "core/precision/recipe.h"
 
 namespace invar {
@@ -117,6 +118,10 @@ class Model {
   // options().precision.recipe and other_recipes.
   virtual Status use_recipe(Recipe recipe) = 0;
   virtual Recipe recipe() const = 0;
+
+  // Takes the time of every device operation from now on, or stops; starting forgets what was taken.
+  virtual void profile(bool on) = 0;
+  virtual const OperationProfile& profile() const = 0;
 
   virtual Result<LossSum> forward_backward(const MicroBatch& batch, const WindowPlace& place) = 0;
   // Forward and loss only.

@@ -152,6 +152,7 @@ void ParameterStore::begin_micro_batch(bool first, bool last) {
 }
 
 Result<double> ParameterStore::gradient_norm_squared() {
+  const OperationProfile::Timer timer(profile_, "gradient.norm");
   double total = 0;
   for (Weight& weight : weights_) {
     if (!weight.has_squares) {
@@ -180,6 +181,7 @@ Result<WeightView> ParameterStore::weight(WeightId id, WeightUse use) {
 }
 
 Status ParameterStore::pack(Weight& weight, WeightUse use) {
+  const OperationProfile::Timer timer(profile_, "pack");
   const bool forward = use == WeightUse::kForward;
   Packed& packed = weight.packed[static_cast<int>(use)];
   const OperandFormat& format = forward ? weight.policy.forward_weight : weight.policy.data_gradient_weight;

@@ -17,6 +17,7 @@
 #include "core/nn/attention.h"
 #include "core/nn/head.h"
 #include "core/nn/mlp.h"
+#include "core/nn/operation_profile.h"
 #include "core/nn/parameter_access.h"
 
 namespace invar {
@@ -38,6 +39,7 @@ class ParameterStore : public ParameterAccess {
   HeadWeights head() const { return head_; }
   ModelMemory memory() const { return memory_; }
 
+  void profile_into(OperationProfile* profile) { profile_ = profile; }
   void use_recipe(Recipe recipe);
   void weights_changed();
   void begin_micro_batch(bool first, bool last);
@@ -86,6 +88,7 @@ class ParameterStore : public ParameterAccess {
   WeightId embedding_ = -1;
   HeadWeights head_;
   DeviceBuffer working_, gradients_, packed_, quantised_;
+  OperationProfile* profile_ = nullptr;  // of packing and norms, or null
   bool last_ = false;
   ModelMemory memory_;
 };

@@ -21,7 +21,7 @@ Status rotate(Context& ctx, const AttentionShape& shape, const Matrix& qkv, bool
   args.cos = shape.rope.cos;
   args.sin = shape.rope.sin;
   args.positions = ctx.rows().positions;
-  return ctx.run<&Device::rope>(args);
+  return ctx.run<&Device::rope>("rope", args);
 }
 
 invar_attention_args core_args(Context& ctx, const AttentionShape& shape, const Matrix& qkv, const Matrix& out,
@@ -85,7 +85,7 @@ Status attention_forward(Context& ctx, const AttentionShape& shape, const Attent
     args.ldk = args.ldv = cache->rows.ld;
     args.k_offsets = cache->offsets;
   }
-  INVAR_TRY(ctx.run<&Device::attention>(args));
+  INVAR_TRY(ctx.run<&Device::attention>("attention.forward", args));
 
   INVAR_ASSIGN(const Matrix middle, ctx.save(layer, Slot::kMiddle, DType::kF32, tokens, shape.hidden));
   return linear_forward(ctx, weights.out, out, middle, &input);
@@ -109,7 +109,7 @@ Status attention_backward(Context& ctx, const AttentionShape& shape, const Atten
     args.d_q = d_qkv.matrix.data;
     args.d_k = d_qkv.matrix.columns(shape.query_size(), shape.kv_size()).data;
     args.d_v = d_qkv.matrix.columns(shape.query_size() + shape.kv_size(), shape.kv_size()).data;
-    INVAR_TRY(ctx.run<&Device::attention_backward>(args));
+    INVAR_TRY(ctx.run<&Device::attention_backward>("attention.backward", args));
     ctx.drop(layer, Slot::kLogSumExp);
     ctx.drop(layer, Slot::kAttention);
     ctx.drop(layer, Slot::kQkv);

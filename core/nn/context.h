@@ -1,7 +1,7 @@
 // What a layer works with: device operations, memory, parameters and saved tensors.
 //
 //   INVAR_ASSIGN(Matrix y, ctx.save(layer, Slot::kAttentionNorm, ctx.activations(), tokens, hidden));
-//   INVAR_TRY(ctx.run<&Device::rmsnorm>(args));
+//   INVAR_TRY(ctx.run<&Device::rmsnorm>("norm.forward", args));
 //   ... in the backward pass ...
 //   const Matrix y = ctx.saved(layer, Slot::kAttentionNorm);
 //   ctx.drop(layer, Slot::kAttentionNorm);   // after its last use: its bytes are reused
@@ -16,6 +16,7 @@
 #include "core/device/device.h"
 #include "core/memory/arena.h"
 #include "core/nn/matrix.h"
+#include "core/nn/operation_profile.h"
 #include "core/nn/parameter_access.h"
 
 namespace invar {
@@ -59,11 +60,15 @@ class Context {
  public:
   Context(Device& device, Arena& arena, ParameterAccess& parameters, int64_t layers);
 
-  // Runs a device operation, or nothing while planning.
+  // Runs a device operation, or nothing while planning. `name` is where the profile counts its time.
   template <auto operation, typename Args>
-  Status run(const Args& args) {
-    return planning() ? Status() : (device_.*operation)(args);
+  Status run(const char* name, const Args& args) {
+    if (planning()) return {};
+    const OperationProfile::Timer timer(profile_, name);
+    return (device_.*operation)(args);
   }
+  // Null: no times are taken.
+  void profile_into(OperationProfile* profile) { profile_ = profile; }
   Device& device() { return device_; }
   bool planning() const { return arena_.planning(); }
 
@@ -93,6 +98,7 @@ class Context {
   Arena& arena_;
   ParameterAccess& parameters_;
   std::vector<Scratch> saved_;
+  OperationProfile* profile_ = nullptr;
   Rows rows_;
   DType activations_ = DType::kF32;
 };

@@ -21,14 +21,14 @@ invar_embedding_args table_args(const Matrix& table, const int32_t* ids, const M
 
 Status embedding_forward(Context& ctx, WeightId id, const int32_t* ids, const Matrix& out) {
   INVAR_ASSIGN(const WeightView table, ctx.weight(id, WeightUse::kForward));
-  return ctx.run<&Device::embedding>(table_args(table.values, ids, out));
+  return ctx.run<&Device::embedding>("embedding.forward", table_args(table.values, ids, out));
 }
 
 Status embedding_backward(Context& ctx, WeightId id, const int32_t* ids, const Matrix& d_out) {
   INVAR_ASSIGN(const WeightView table, ctx.weight(id, WeightUse::kForward));
   invar_embedding_args args = table_args(table.values, ids, d_out);
   INVAR_ASSIGN(args.d_table, ctx.parameters().gradient_to_add(id));
-  return ctx.run<&Device::embedding_backward>(args);
+  return ctx.run<&Device::embedding_backward>("embedding.backward", args);
 }
 
 }  // namespace invar

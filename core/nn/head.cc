@@ -27,7 +27,7 @@ Status head_loss(Context& ctx, const HeadWeights& weights, float eps, const Matr
   args.loss_count = &result.loss_count;
   args.token_loss = outputs.token_loss;
   args.top1 = outputs.top1;
-  if (!with_gradients) return ctx.run<&Device::head_loss>(args);
+  if (!with_gradients) return ctx.run<&Device::head_loss>("head.loss", args);
 
   INVAR_ASSIGN(Scratch d_normed, ctx.scratch("d_final_norm", ctx.activations(), input.rows, input.cols));
   INVAR_ASSIGN(const WeightView backward, ctx.weight(weights.head, WeightUse::kDataGradient));
@@ -36,7 +36,7 @@ Status head_loss(Context& ctx, const HeadWeights& weights, float eps, const Matr
   args.d_x = d_normed.matrix.data;
   args.d_weight = target.data;
   args.accumulate_d_weight = target.accumulate;
-  INVAR_TRY(ctx.run<&Device::head_loss>(args));
+  INVAR_TRY(ctx.run<&Device::head_loss>("head.loss", args));
   return norm_backward(ctx, weights.norm, d_normed.matrix, input, inv_rms.matrix.f32(), residual_gradient,
                        /*accumulate=*/false, copy);
 }
@@ -61,7 +61,7 @@ Status head_logits(Context& ctx, const HeadWeights& weights, float eps, const Ma
   args.ldb = head.values.ld;
   args.ldc = logits.ld;
   args.alpha = 1.0f;
-  return ctx.run<&Device::matmul>(args);
+  return ctx.run<&Device::matmul>("head.logits", args);
 }
 
 }  // namespace invar

@@ -40,7 +40,7 @@ Status linear_forward(Context& ctx, WeightId id, const Matrix& x, const Matrix& 
     args.add_dtype = add->device_dtype();
     args.ld_add = add->ld;
   }
-  return ctx.run<&Device::matmul>(args);
+  return ctx.run<&Device::matmul>("linear.forward", args);
 }
 
 Status linear_data_gradient(Context& ctx, WeightId id, const Matrix& dy, const Matrix& dx) {
@@ -49,7 +49,7 @@ Status linear_data_gradient(Context& ctx, WeightId id, const Matrix& dy, const M
   invar_matmul_args args = product(a.matrix, dx, dy.cols);
   multiply_by(args, weight, /*transpose=*/false);
   args.alpha = a.scale_inv * weight.scale_inv;
-  return ctx.run<&Device::matmul>(args);
+  return ctx.run<&Device::matmul>("linear.data_gradient", args);
 }
 
 Status linear_weight_gradient(Context& ctx, WeightId id, const Matrix& dy, const Matrix& x) {
@@ -66,7 +66,7 @@ Status linear_weight_gradient(Context& ctx, WeightId id, const Matrix& dy, const
   args.accumulate = target.accumulate;
   args.alpha = a.scale_inv * b.scale_inv;
   args.sum_squares = target.sum_squares;
-  return ctx.run<&Device::matmul>(args);
+  return ctx.run<&Device::matmul>("linear.weight_gradient", args);
 }
 
 }  // namespace invar

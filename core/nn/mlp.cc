@@ -33,7 +33,7 @@ Status mlp_forward(Context& ctx, const MlpShape& shape, const MlpWeights& weight
   if (!with_output) return {};
   INVAR_ASSIGN(const Matrix output, ctx.save(layer + 1, Slot::kInput, DType::kF32, tokens, shape.hidden));
   INVAR_ASSIGN(Scratch gated, ctx.scratch("gated", act, tokens, shape.intermediate));
-  INVAR_TRY(ctx.run<&Device::swiglu>(gate_args(gate_up, shape.intermediate, gated.matrix)));
+  INVAR_TRY(ctx.run<&Device::swiglu>("gate.forward", gate_args(gate_up, shape.intermediate, gated.matrix)));
   return linear_forward(ctx, weights.down, gated.matrix, output, &middle);
 }
 
@@ -53,7 +53,7 @@ Status mlp_backward(Context& ctx, const MlpShape& shape, const MlpWeights& weigh
       args.d_gate = gate_up.data;  // the gradients take the place of gate and up
       args.d_up = gate_up.columns(shape.intermediate, shape.intermediate).data;
       args.act_out = gated.matrix.data;
-      INVAR_TRY(ctx.run<&Device::swiglu_backward>(args));
+      INVAR_TRY(ctx.run<&Device::swiglu_backward>("gate.backward", args));
     }
     INVAR_TRY(linear_weight_gradient(ctx, weights.down, copy, gated.matrix));
   }

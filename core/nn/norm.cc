@@ -13,7 +13,7 @@ Status norm_forward(Context& ctx, WeightId gain, float eps, const Matrix& x, con
   args.eps = eps;
   args.y = y.data;
   args.inv_rms = inv_rms;
-  return ctx.run<&Device::rmsnorm>(args);
+  return ctx.run<&Device::rmsnorm>("norm.forward", args);
 }
 
 Status norm_backward(Context& ctx, WeightId gain, const Matrix& dy, const Matrix& x, const float* inv_rms,
@@ -31,7 +31,7 @@ Status norm_backward(Context& ctx, WeightId gain, const Matrix& dy, const Matrix
   args.dx = residual_gradient.f32();
   args.dx_copy = copy.data == residual_gradient.data ? nullptr : copy.data;
   INVAR_ASSIGN(args.dgain, ctx.parameters().gradient_to_add(gain));
-  return ctx.run<&Device::rmsnorm_backward>(args);
+  return ctx.run<&Device::rmsnorm_backward>("norm.backward", args);
 }
 
 }  // namespace invar

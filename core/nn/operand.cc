@@ -27,7 +27,7 @@ Result<Operand> make_operand(Context& ctx, const Matrix& source, const OperandFo
   if (!format.quantized()) return operand;
   INVAR_ASSIGN(Scratch decoded, ctx.scratch("quantised", DType::kBF16, source.rows, source.cols));
   INVAR_ASSIGN(Scratch scale, ctx.scratch("scale", DType::kF32, 1, 1));
-  INVAR_TRY(ctx.run<&Device::quantize>(quantize_args(source, format, decoded.matrix, scale.matrix.f32())));
+  INVAR_TRY(ctx.run<&Device::quantize>("quantise", quantize_args(source, format, decoded.matrix, scale.matrix.f32())));
   operand.matrix = decoded.matrix;
   if (!format.power_of_two && !ctx.planning()) {
     INVAR_TRY(ctx.device().copy(&operand.scale_inv, scale.matrix.data, sizeof operand.scale_inv));
