@@ -3,6 +3,7 @@
 #include "core/device/cpu/kernels.h"
 #include "core/device/cpu/matmul/matmul.h"
 #include "core/device/cpu/memory_bound/memory_bound.h"
+#include "core/device/cpu/quantize/quantize.h"
 
 namespace invar::cpu {
 
@@ -13,6 +14,7 @@ Kernels select_kernels(Level level) {
   fill_head_loss(kernels);
   fill_memory_bound(kernels, level);
   fill_attention(kernels, level);
+  fill_quantize(kernels, level);
   return kernels;
 }
 

@@ -11,9 +11,10 @@ double run_fmas(int64_t rounds, float* keep) {
   const F32 factor = set(0.999f), addend = set(0.001f);
   for (int64_t round = 0; round < rounds; ++round) {
     for (int repeat = 0; repeat < 10; ++repeat) {
+#pragma GCC unroll 10
       for (int i = 0; i < 10; ++i) {
         sums[i] = fma(sums[i], factor, addend);
-        asm volatile("" : "+x"(sums[i]));
+        asm volatile("" : "+v"(sums[i]));
       }
     }
   }
