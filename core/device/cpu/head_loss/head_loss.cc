@@ -9,7 +9,7 @@
 namespace invar::cpu {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{96} << 20;
+constexpr int64_t kChunkBytes = int64_t{100} << 20;
 constexpr int64_t kFewestTokens = 64, kMostTokens = 2048;
 
 int64_t bytes_of_element(int32_t dtype) { return dtype == kF32 ? 4 : 2; }
@@ -120,7 +120,8 @@ int64_t head_loss_chunk(int64_t vocab) {
 }
 
 int32_t head_loss_with(const MatmulEngine& engine, Context& context, const invar_head_loss_args& args) {
-  const int64_t largest_chunk = head_loss_chunk(args.vocab) < args.tokens ? head_loss_chunk(args.vocab) : args.tokens;
+  const int64_t chunks = (args.tokens + head_loss_chunk(args.vocab) - 1) / head_loss_chunk(args.vocab);
+  const int64_t largest_chunk = chunks == 0 ? 0 : (args.tokens + chunks - 1) / chunks;
   // Losses first, padded so that the logits start on a cache line.
   const int64_t loss_doubles = (largest_chunk + 7) / 8 * 8;
   const auto bytes = static_cast<size_t>(loss_doubles * 8 + largest_chunk * row_floats(args.vocab) * 4);

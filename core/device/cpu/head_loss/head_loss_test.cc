@@ -122,7 +122,8 @@ Expected expect(const Problem& problem) {
     for (int64_t v = 0; v < count; ++v) {
       double sum = 0;
       for (int64_t h = 0; h < problem.hidden; ++h) {
-        sum += x.at(static_cast<size_t>(t * problem.hidden + h)) * weight.at(static_cast<size_t>(v * problem.hidden + h));
+        sum +=
+            x.at(static_cast<size_t>(t * problem.hidden + h)) * weight.at(static_cast<size_t>(v * problem.hidden + h));
       }
       if (problem.soft_cap > 0) {
         const double bent = std::tanh(sum / problem.soft_cap);
@@ -159,7 +160,8 @@ Expected expect(const Problem& problem) {
 
 void check(const Problem& problem, Level level) {
   SCOPED_TRACE(std::string(level_name(level)) + (problem.dtype == kF32 ? " f32 " : " bf16 ") +
-               std::to_string(problem.tokens) + "x" + std::to_string(problem.hidden) + "x" + std::to_string(problem.vocab));
+               std::to_string(problem.tokens) + "x" + std::to_string(problem.hidden) + "x" +
+               std::to_string(problem.vocab));
   const Output out = run(problem, level);
   const Expected expected = expect(problem);
   // A logit errs by its product's rounding: some hidden * 2^-24 * sum of magnitudes, here below 2e-6 of logit_size;
@@ -232,7 +234,8 @@ TEST(HeadLoss, NothingFlowsWhereNothingCounts) {
   problem.valid_vocab = 30;
   const Output out = run(problem, usable_level());
   for (int64_t v = 30; v < problem.vocab; ++v) {
-    for (int64_t h = 0; h < problem.hidden; ++h) EXPECT_EQ(out.d_weight[static_cast<size_t>(v * problem.hidden + h)], 0);
+    for (int64_t h = 0; h < problem.hidden; ++h)
+      EXPECT_EQ(out.d_weight[static_cast<size_t>(v * problem.hidden + h)], 0);
   }
   for (int64_t h = 0; h < problem.hidden; ++h) EXPECT_EQ(out.d_x.at(static_cast<size_t>(2 * problem.hidden + h)), 0);
 }
@@ -241,7 +244,7 @@ TEST(HeadLoss, SeveralChunksAndAnyNumberOfThreadsGiveTheSameBits) {
   for (Level level : levels()) {
     Problem problem;
     problem.dtype = kBF16;
-    problem.hidden = 8;
+    problem.hidden = 3;
     problem.vocab = 400'000;
     problem.tokens = 70;
     ASSERT_LT(head_loss_chunk(problem.vocab), problem.tokens);

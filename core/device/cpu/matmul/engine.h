@@ -69,11 +69,17 @@ struct MatmulEngine {
   void (*end)();
 };
 
-// Engines by name; each is defined in a file of its own. A wide engine takes F32 and BF16, a pair engine BF16.
-extern const MatmulEngine kPortableEngine;
-extern const MatmulEngine kAvx2Engine;
-extern const MatmulEngine kAvx512Engine;
-extern const MatmulEngine kAvx512Bf16Engine;
+// The wide engine, compiled for each level (takes F32 and BF16), and the pair engines (BF16).
+namespace portable {
+extern const MatmulEngine kWideEngine;
+}
+namespace avx2 {
+extern const MatmulEngine kWideEngine;
+}
+namespace avx512 {
+extern const MatmulEngine kWideEngine;
+}
+extern const MatmulEngine kDotEngine;  // vdpbf16ps
 extern const MatmulEngine kAmxEngine;
 
 }  // namespace invar::cpu

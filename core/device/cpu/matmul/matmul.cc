@@ -252,12 +252,16 @@ int32_t matmul_with(const MatmulEngine& engine, Context& context, const invar_ma
   return kOk;
 }
 
-const MatmulEngine& engine_for(Level level, int32_t) {
-  switch (level) {
-    case Level::kPortable: return kPortableEngine;
-    case Level::kAvx2: return kAvx2Engine;
-    default: return kAvx512Engine;
-  }
+const MatmulEngine& engine_for(Level level, int32_t dtype) {
+#if defined(__x86_64__)
+  if (level == Level::kAmx && dtype == kBF16) return kAmxEngine;
+  if (level == Level::kAvx512Bf16 && dtype == kBF16 && pair_products_are_fast()) return kDotEngine;
+  if (level >= Level::kAvx512) return avx512::kWideEngine;
+  if (level == Level::kAvx2) return avx2::kWideEngine;
+#endif
+  static_cast<void>(level);
+  static_cast<void>(dtype);
+  return portable::kWideEngine;
 }
 
 void fill_matmul(Kernels& kernels) {
