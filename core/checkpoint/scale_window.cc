@@ -48,6 +48,7 @@ Status ScaleWindow::load(const CheckpointFolder& folder, const TensorPlan& plan,
   has_zero_ = false;
   smallest_ = largest_ = 1;
   first_block_ = begin_ = 0;
+  values_.clear();
   if (term_ == nullptr) return {};
   const ScaleGrid& grid = term_->grid;
   const int64_t first_row = first / grid.cols, last_row = (first + count - 1) / grid.cols;

@@ -33,6 +33,9 @@ class ScaleWindow {
   }
   int64_t first_block() const { return first_block_; }  // column block that row() starts with
   float at(int64_t element) const;
+  // The scales that are loaded, and which of them, from 0, is that of `element`.
+  int64_t count() const { return static_cast<int64_t>(values_.size()); }
+  int64_t slot_of(int64_t element) const { return term_ == nullptr ? 0 : index_of(element) - begin_; }
   // "[1, 2]": where the scale of `element` stands in its tensor.
   std::string place_of(int64_t element) const;
   const ScaleTerm* term() const { return term_; }

@@ -23,15 +23,6 @@ Status nan_error(const CheckpointFolder& folder, const TensorPlan& plan, int64_t
           ") at ", position_text(plan.source->shape, element), "; set nan_policy keep to convert it as it is"));
 }
 
-// FP64 to FP32 so that a second rounding to fewer bits gives the nearest value: inexact results get an odd last bit.
-float round_to_odd(double value) {
-  const float nearest = static_cast<float>(value);
-  if (!std::isfinite(nearest) || static_cast<double>(nearest) == value) return nearest;
-  uint32_t bits = std::bit_cast<uint32_t>(nearest);
-  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;  // toward zero
-  return std::bit_cast<float>(bits | 1u);
-}
-
 // Rounds `product` to the target; counts what the target cannot hold.
 void store(DType target, bool round_once, double exact, float product, std::byte* out, int64_t i, TileStats* stats) {
   float result = product;
@@ -53,6 +44,14 @@ void store(DType target, bool round_once, double exact, float product, std::byte
 }
 
 }  // namespace
+
+float round_to_odd(double value) {
+  const float nearest = static_cast<float>(value);
+  if (!std::isfinite(nearest) || static_cast<double>(nearest) == value) return nearest;
+  uint32_t bits = std::bit_cast<uint32_t>(nearest);
+  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;  // toward zero
+  return std::bit_cast<float>(bits | 1u);
+}
 
 FloatMode::FloatMode() {
 #if defined(__x86_64__)

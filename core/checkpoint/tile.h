@@ -74,6 +74,9 @@ class Tile {
 // little-endian digests otherwise. 16 hex digits.
 std::string tile_checksum(std::span<const uint64_t> digests);
 
+// FP64 to FP32 so that a second rounding to fewer bits gives the nearest value: inexact results get an odd last bit.
+float round_to_odd(double value);
+
 // The floating-point mode that results are defined for, while it lives.
 class FloatMode {
  public:

@@ -1,0 +1,461 @@
+#include "core/checkpoint/convert.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <mutex>
+
+#include "core/checkpoint/layout.h"
+#include "core/checkpoint/side_files.h"
+#include "core/checkpoint/tile.h"
+#include "core/checkpoint/tile_runner.h"
+#include "core/checkpoint/verify.h"
+#include "core/config/config.h"
+#include "core/container/safetensors_writer.h"
+#include "core/container/shard_plan.h"
+
+namespace invar {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Results above this are no weights of a trained model; a quantiser's scale taken for its inverse gives about 1e6.
+constexpr double kLargestPlausible = 4096;
+
+DType dtype_of(v1::TargetFormat target) {
+  switch (target) {
+    case v1::TARGET_FORMAT_FP16: return DType::kF16;
+    case v1::TARGET_FORMAT_FP32: return DType::kF32;
+    default: return DType::kBF16;
+  }
+}
+
+// What becomes of one tensor of the result, and what was found on the way.
+struct Output {
+  const TensorPlan* plan = nullptr;
+  DType dtype = DType::kUnspecified;
+  std::string rule;
+  TileStats stats;
+  std::vector<uint64_t> source_digests, target_digests;
+
+  bool converts() const { return plan->quantized() || dtype != plan->source->dtype; }
+};
+
+// A run of elements of one output; bytes of a tensor that is copied, when its elements are narrower than a byte.
+struct Piece {
+  Output* output;
+  const TensorInfo* target;
+  int64_t index, first, count;
+};
+
+int64_t unit_bytes(DType dtype) { return std::max(1, bits_of(dtype) / 8); }
+
+struct SourceStamp {
+  std::string path;
+  int64_t size = 0, modified_time = 0;
+};
+
+Result<std::vector<SourceStamp>> stamps_of(FileSystem& files, const CheckpointFolder& folder) {
+  std::vector<SourceStamp> stamps;
+  for (const SafetensorsFile& file : folder.files()) {
+    INVAR_ASSIGN(const auto opened, files.open(file.path()));
+    stamps.push_back({file.path(), opened->size(), opened->modified_time()});
+  }
+  return stamps;
+}
+
+class Conversion {
+ public:
+  Conversion(v1::ConvertConfig config, const WorkContext& context)
+      : config_(std::move(config)), context_(context), target_(dtype_of(config_.target())) {}
+
+  Result<v1::ConvertReport> run() {
+    const auto begin = Clock::now();
+    INVAR_ASSIGN(auto opened, CheckpointFolder::open(context_.files, config_.source()));
+    folder_ = std::make_unique<CheckpointFolder>(std::move(opened));
+    INVAR_TRY(check_destination());
+    INVAR_ASSIGN(const auto stamps, stamps_of(context_.files, *folder_));
+    INVAR_ASSIGN(layout_, classify(*folder_, Assumptions(config_.assume().begin(), config_.assume().end())));
+    SideFileOptions side_options;
+    side_options.torch_dtype = target_ == DType::kBF16 ? "bfloat16" : target_ == DType::kF16 ? "float16" : "float32";
+    INVAR_ASSIGN(side_files_, plan_side_files(*folder_, side_options));
+    plan_outputs();
+    if (!config_.dry_run()) {
+      INVAR_ASSIGN(auto staged, StagedDirectory::create(context_.files, config_.destination()));
+      INVAR_TRY(write(staged.path()));
+      INVAR_TRY(check_unchanged(stamps));
+      if (config_.verify()) INVAR_TRY(verify_staged(staged.path()));
+      INVAR_TRY(check_cancel(context_.cancel));
+      INVAR_TRY(staged.commit());
+    }
+    report(std::chrono::duration<double>(Clock::now() - begin).count());
+    return std::move(report_);
+  }
+
+ private:
+  Status check_destination() {
+    if (config_.dry_run()) return {};
+    if (config_.destination().empty()) {
+      return Error(Code::kInvalidArgument, "output.missing", "destination: is empty; name the folder to write");
+    }
+    INVAR_ASSIGN(const std::string source, context_.files.canonical(folder_->path()));
+    std::string target = config_.destination();
+    while (target.size() > 1 && target.back() == '/') target.pop_back();
+    // The staging folder is emptied first: it must not be the source either.
+    for (const std::string& written : {target, target + ".partial"}) {
+      if (!context_.files.exists(written)) continue;
+      INVAR_ASSIGN(const std::string resolved, context_.files.canonical(written));
+      if (source == resolved || source.starts_with(resolved + "/")) {
+        return Error(Code::kInvalidArgument, "output.same_as_input",
+                     cat(config_.destination(), ": writing there would overwrite the source ", config_.source(),
+                         "; choose another folder"));
+      }
+    }
+    return {};
+  }
+
+  void plan_outputs() {
+    outputs_.reserve(layout_.tensors.size());
+    for (const TensorPlan& plan : layout_.tensors) {
+      Output output;
+      output.plan = &plan;
+      output.dtype = plan.source->dtype;
+      output.rule = plan.rule;
+      if (plan.quantized()) {
+        output.dtype = target_;
+      } else if ((target_ != DType::kBF16 && plan.source->dtype == DType::kBF16) ||
+                 (target_ == DType::kF32 && plan.source->dtype == DType::kF16)) {
+        output.dtype = target_;
+        output.rule = "cast";
+      }
+      outputs_.push_back(std::move(output));
+    }
+    plan_shards();
+  }
+
+  // The files of the source, unless one of them grows beyond shard_bytes: then files are cut anew.
+  void plan_shards() {
+    std::vector<Output*> order;
+    for (Output& output : outputs_) order.push_back(&output);
+    std::sort(order.begin(), order.end(), [](const Output* a, const Output* b) {
+      const TensorInfo &x = *a->plan->source, &y = *b->plan->source;
+      return x.file != y.file ? x.file < y.file : x.begin != y.begin ? x.begin < y.begin : x.name < y.name;
+    });
+    std::vector<TensorSpec> specs;
+    std::vector<int> file_of;
+    std::vector<std::string> names;
+    std::vector<int64_t> bytes(folder_->files().size(), 0);
+    for (const Output* output : order) {
+      specs.push_back({output->plan->name, output->dtype, output->plan->shape});
+      file_of.push_back(output->plan->source->file);
+      bytes[static_cast<size_t>(file_of.back())] += bytes_of(output->dtype, element_count(output->plan->shape));
+    }
+    for (const SafetensorsFile& file : folder_->files()) names.push_back(base_name(file.path()));
+    const bool fits = std::all_of(bytes.begin(), bytes.end(), [&](int64_t n) { return n <= config_.shard_bytes(); });
+    shards_ = fits ? ShardPlan::by_source(std::move(specs), file_of, names)
+                   : ShardPlan::by_size(std::move(specs), config_.shard_bytes());
+    for (Output& output : outputs_) by_name_[output.plan->name] = &output;
+    for (const Output& output : outputs_) total_bytes_ += output.plan->source->byte_size();
+  }
+
+  Status write(const std::string& folder) {
+    int workers = context_.pool.threads();
+    if (config_.threads() > 0) workers = static_cast<int>(std::min<int64_t>(workers, config_.threads()));
+    constexpr int64_t kInput = kTileElements * 8, kOutput = kTileElements * 4;  // the widest of each
+    const int64_t affordable = config_.memory_bytes() / (kInput + kOutput);
+    if (affordable < 1) {
+      return Error(Code::kInvalidArgument, "config.out_of_range",
+                   cat("memory_bytes: is ", config_.memory_bytes(), "; at least ", kInput + kOutput, " are needed"));
+    }
+    workers = static_cast<int>(std::min<int64_t>(workers, affordable));
+    TileOptions options;
+    options.target = target_;
+    options.round_once = config_.rounding() == v1::ROUNDING_FP64;
+    options.keep_nan = config_.nan_policy() == v1::NAN_POLICY_KEEP;
+    options.level = cpu_level();
+    for (int i = 0; i < workers; ++i) {
+      workers_.push_back(std::make_unique<Worker>(*folder_, options));
+      workers_.back()->input.resize(kInput);
+      workers_.back()->output.resize(kOutput);
+    }
+    peak_buffer_bytes_ = workers * (kInput + kOutput);
+    // Headers and space of all files first: a full disk fails before the work.
+    std::vector<SafetensorsWriter> writers;
+    for (const Shard& shard : shards_.shards) {
+      INVAR_ASSIGN(auto writer,
+                   SafetensorsWriter::create(context_.files, join_path(folder, shard.file_name), shard.tensors));
+      INVAR_TRY(writer.reserve());
+      bytes_written_ += writer.file_size();
+      writers.push_back(std::move(writer));
+    }
+    for (SafetensorsWriter& writer : writers) {
+      INVAR_TRY(write_shard(writer));
+      INVAR_TRY(writer.close(config_.durable()));
+    }
+    INVAR_TRY(write_index(context_.files, folder, shards_));
+    return write_side_files(context_.files, side_files_.files, context_.files, folder, config_.durable());
+  }
+
+  Status write_shard(SafetensorsWriter& writer) {
+    std::vector<Piece> pieces;
+    for (const TensorInfo& target : writer.tensors()) {
+      Output* output = by_name_.at(target.name);
+      const int64_t units =
+          output->converts() ? element_count(target.shape) : target.byte_size() / unit_bytes(target.dtype);
+      for (int64_t first = 0; first < units; first += kTileElements) {
+        pieces.push_back({output, &target, first / kTileElements, first, std::min(kTileElements, units - first)});
+      }
+      output->target_digests.resize(static_cast<size_t>((units + kTileElements - 1) / kTileElements));
+      if (output->converts()) output->source_digests.resize(output->target_digests.size());
+    }
+    return run_pieces(context_.pool, static_cast<int>(workers_.size()), static_cast<int64_t>(pieces.size()),
+                      context_.cancel, [&](int64_t piece, int worker) {
+                        return write_piece(writer, pieces[static_cast<size_t>(piece)],
+                                           *workers_[static_cast<size_t>(worker)]);
+                      });
+  }
+
+  struct Worker {
+    Worker(const CheckpointFolder& folder, const TileOptions& options) : tile(folder, options) {}
+    Tile tile;
+    std::vector<std::byte> input, output;
+  };
+
+  Status write_piece(SafetensorsWriter& writer, const Piece& piece, Worker& worker) {
+    Output& output = *piece.output;
+    const TensorInfo& source = *output.plan->source;
+    const int64_t width = unit_bytes(source.dtype);
+    const std::span<std::byte> input(worker.input.data(), static_cast<size_t>(piece.count * width));
+    INVAR_TRY(folder_->read(source, piece.first * width, input));
+    const auto index = static_cast<size_t>(piece.index);
+    if (!output.converts()) {
+      output.target_digests[index] = worker.tile.hash(input);
+      INVAR_TRY(writer.write(*piece.target, piece.first * width, input));
+    } else {
+      TileStats stats;
+      if (output.plan->quantized()) {
+        INVAR_TRY(worker.tile.convert(*output.plan, piece.first, input, worker.output.data(), &stats));
+      } else {
+        worker.tile.cast(source.dtype, input, worker.output.data(), &stats);
+      }
+      const int64_t wide = unit_bytes(output.dtype);
+      const std::span<const std::byte> result(worker.output.data(), static_cast<size_t>(piece.count * wide));
+      output.source_digests[index] = worker.tile.hash(input);
+      output.target_digests[index] = worker.tile.hash(result);
+      INVAR_TRY(writer.write(*piece.target, piece.first * wide, result));
+      std::lock_guard lock(stats_mutex_);
+      output.stats.add(stats);
+    }
+    progress(piece.count * width);
+    return {};
+  }
+
+  void progress(int64_t bytes) {
+    if (!context_.progress) return;
+    std::lock_guard lock(progress_mutex_);
+    done_bytes_ += bytes;
+    context_.progress(done_bytes_, total_bytes_);
+  }
+
+  Status check_unchanged(const std::vector<SourceStamp>& stamps) {
+    for (const SourceStamp& before : stamps) {
+      INVAR_ASSIGN(const auto now, context_.files.open(before.path));
+      if (now->size() == before.size && now->modified_time() == before.modified_time) continue;
+      return Error(Code::kAborted, "checkpoint.source_changed",
+                   cat(before.path, ": changed while it was read (", before.size, " bytes before, ", now->size(),
+                       " now); nothing was written, run again"));
+    }
+    return {};
+  }
+
+  Status verify_staged(const std::string& folder) {
+    v1::VerifyConfig config;
+    config.set_source(config_.source());
+    config.set_destination(folder);
+    config.set_rounding(config_.rounding());
+    config.set_nan_policy(config_.nan_policy());
+    config.set_memory_bytes(config_.memory_bytes());
+    config.set_threads(config_.threads());
+    *config.mutable_assume() = config_.assume();
+    INVAR_ASSIGN(*report_.mutable_verification(), verify(config, {context_.files, context_.pool, context_.cancel}));
+    report_.mutable_verification()->set_destination(config_.destination());
+    if (report_.verification().passed()) return {};
+    const v1::VerifyProblem& problem = report_.verification().problems(0);
+    return Error(Code::kInternal, "checkpoint.verify_failed",
+                 cat(config_.destination(), ": the written result differs from the source, first at tensor ",
+                     in_quotes(problem.tensor()), " (", problem.kind(), ": ", problem.detail(), "); nothing was kept"));
+  }
+
+  void report(double seconds);
+  void report_tensor(const Output& output);
+  void find_oddities();
+
+  v1::ConvertConfig config_;
+  const WorkContext& context_;
+  DType target_;
+  std::unique_ptr<CheckpointFolder> folder_;  // layout_ points into it
+  Layout layout_;
+  std::vector<Output> outputs_;
+  std::map<std::string_view, Output*> by_name_;
+  ShardPlan shards_;
+  SideFilePlan side_files_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::mutex stats_mutex_, progress_mutex_;
+  int64_t total_bytes_ = 0, done_bytes_ = 0, bytes_written_ = 0, peak_buffer_bytes_ = 0;
+  v1::ConvertReport report_;
+};
+
+void Conversion::report_tensor(const Output& output) {
+  const TensorPlan& plan = *output.plan;
+  v1::ConvertedTensor& line = *report_.add_tensors();
+  line.set_name(plan.source->name);
+  if (plan.name != plan.source->name) line.set_new_name(plan.name);
+  line.set_rule(output.rule);
+  line.set_source_dtype(static_cast<v1::DType>(plan.source->dtype));
+  line.set_target_dtype(static_cast<v1::DType>(output.dtype));
+  for (int64_t size : plan.shape) line.add_shape(size);
+  line.set_elements(element_count(plan.shape));
+  for (const ScaleTerm& scale : plan.scales) line.add_scales(scale.tensor->name);
+  if (plan.rule == "block_scale") {
+    line.set_block_rows(plan.scales[0].grid.block_rows);
+    line.set_block_cols(plan.scales[0].grid.block_cols);
+  }
+  if (config_.dry_run()) return;
+  line.set_target_checksum(tile_checksum(output.target_digests));
+  line.set_source_checksum(output.converts() ? tile_checksum(output.source_digests) : line.target_checksum());
+  if (!output.converts()) return;
+  const TileStats& stats = output.stats;
+  line.set_overflows(stats.overflows);
+  line.set_underflows(stats.underflows);
+  line.set_amax(stats.amax);
+  if (!plan.quantized()) return;
+  line.set_nan_codes(stats.codes.not_finite);
+  line.set_zero_codes(stats.codes.zero);
+  line.set_saturated_codes(stats.codes.saturated);
+  line.set_reencode_checked(stats.reencode_checked);
+  line.set_reencode_mismatched(stats.reencode_mismatched);
+  report_.set_nan_codes(report_.nan_codes() + stats.codes.not_finite);
+  report_.set_reencode_checked(report_.reencode_checked() + stats.reencode_checked);
+  report_.set_reencode_mismatched(report_.reencode_mismatched() + stats.reencode_mismatched);
+  const auto warn = [&](std::string_view reason, std::string text) {
+    line.add_warnings(cat(reason, ": ", text));
+    report_.add_warnings(cat(reason, ": ", join_path(folder_->path(), folder_->file_name(*plan.source)), ": tensor ",
+                             in_quotes(plan.source->name), ": ", text));
+  };
+  if (!plan.scales.empty() && stats.amax > kLargestPlausible) {
+    warn("checkpoint.suspicious_scale", cat("scale ", in_quotes(plan.scales[0].tensor->name), " of up to ",
+                                            stats.largest_scale, " gives values of up to ", stats.amax,
+                                            ", more than weights have; if it is the quantiser's scale and not its "
+                                            "inverse, state --assume scale=divides"));
+  }
+  if (stats.codes.not_finite > 0) warn("checkpoint.nan_code", cat(stats.codes.not_finite, " codes are not finite"));
+  if (stats.overflows > 0)
+    warn("checkpoint.overflow", cat(stats.overflows, " results are beyond ", name_of(output.dtype)));
+  if (stats.underflows > 0)
+    warn("checkpoint.underflow", cat(stats.underflows, " non-zero results became zero in ", name_of(output.dtype)));
+  if (stats.reencode_mismatched > 0) {
+    warn("checkpoint.reencode", cat(stats.reencode_mismatched, " of ", stats.reencode_checked,
+                                    " checked results do not encode back to their code"));
+  }
+}
+
+// Codes of a quantiser that scales by the largest value reach the top of the format. When many tensors stop at 240,
+// the top of the formats of some accelerators, the bytes may mean half of what their dtype says.
+void Conversion::find_oddities() {
+  int64_t full = 0, at_240 = 0;
+  constexpr uint32_t kCode448 = 0x7E, kCode240 = 0x77;
+  for (const Output& output : outputs_) {
+    if (output.plan->code_dtype != DType::kE4M3FN || element_count(output.plan->shape) < 4096) continue;
+    if (output.stats.codes.largest == kCode448) ++full;
+    if (output.stats.codes.largest == kCode240) ++at_240;
+  }
+  if (at_240 >= 2 && full == 0) {
+    report_.add_warnings(
+        cat("checkpoint.narrow_codes: ", folder_->path(), ": the codes of ", at_240,
+            " E4M3 tensors reach 240 and never 448; if they were written for an accelerator with the FNUZ "
+            "format, state --assume e4m3=fnuz"));
+  }
+}
+
+void Conversion::report(double seconds) {
+  report_.set_source(config_.source());
+  report_.set_destination(config_.destination());
+  report_.set_layout(layout_.name);
+  report_.set_target(config_.target());
+  report_.set_rounding(config_.rounding());
+  report_.set_nan_policy(config_.nan_policy());
+  report_.set_dry_run(config_.dry_run());
+  const bool once = config_.rounding() == v1::ROUNDING_FP64;
+  report_.set_arithmetic(cat("decode, multiply in ", once ? "fp64" : "fp32", ", round to nearest even to ",
+                             name_of(target_), once ? " once" : ""));
+  report_.set_nan_codes(0);
+  report_.set_reencode_checked(0);
+  report_.set_reencode_mismatched(0);
+  std::map<std::string, v1::RuleCount> rules;
+  const auto count = [&rules](const std::string& rule, const TensorInfo& tensor) {
+    v1::RuleCount& line = rules[rule];
+    line.set_rule(rule);
+    line.set_tensors(line.tensors() + 1);
+    line.set_elements(line.elements() + element_count(tensor.shape));
+    line.set_bytes(line.bytes() + tensor.byte_size());
+  };
+  int64_t scales = 0, bytes_read = 0;
+  for (const Output& output : outputs_) {
+    report_tensor(output);
+    count(output.rule, *output.plan->source);
+    bytes_read += output.plan->source->byte_size();
+  }
+  for (const DroppedTensor& dropped : layout_.dropped) {
+    v1::ConvertedTensor& line = *report_.add_tensors();
+    line.set_name(dropped.source->name);
+    line.set_new_name("");
+    line.set_rule(dropped.rule);
+    line.set_source_dtype(static_cast<v1::DType>(dropped.source->dtype));
+    for (int64_t size : dropped.source->shape) line.add_shape(size);
+    line.set_elements(element_count(dropped.source->shape));
+    count(dropped.rule, *dropped.source);
+    if (dropped.rule == "scale") {
+      ++scales;
+      bytes_read += dropped.source->byte_size();
+    }
+  }
+  for (auto& [name, line] : rules) *report_.add_rules() = line;
+  for (const Finding& finding : layout_.findings) report_.add_warnings(cat(finding.reason, ": ", finding.message));
+  for (const SideFile& file : side_files_.files) {
+    v1::SideFile& line = *report_.add_files();
+    line.set_name(file.name);
+    line.set_action(file.copied_from.empty() ? "rewritten" : "copied");
+  }
+  for (const std::string& name : side_files_.dropped) {
+    v1::SideFile& line = *report_.add_files();
+    line.set_name(name);
+    line.set_action("left_out");
+  }
+  for (const Finding& finding : side_files_.findings) report_.add_warnings(cat(finding.reason, ": ", finding.message));
+  find_oddities();
+  report_.set_tensors_read(static_cast<int64_t>(folder_->tensors().size()));
+  report_.set_tensors_written(config_.dry_run() ? 0 : static_cast<int64_t>(outputs_.size()));
+  report_.set_scales_used(scales);
+  report_.set_bytes_read(config_.dry_run() ? 0 : bytes_read);
+  report_.set_bytes_written(bytes_written_);
+  report_.set_peak_buffer_bytes(peak_buffer_bytes_);
+  report_.set_seconds(seconds);
+  report_.set_passed(true);
+}
+
+}  // namespace
+
+Result<v1::ConvertReport> convert(const v1::ConvertConfig& config, const WorkContext& context) {
+  INVAR_TRY(config::check(config));
+  const v1::ConvertConfig full = config::with_defaults(config);
+  switch (full.target()) {
+    case v1::TARGET_FORMAT_BF16:
+    case v1::TARGET_FORMAT_FP16:
+    case v1::TARGET_FORMAT_FP32: return Conversion(full, context).run();
+    default:
+      return Error(Code::kUnimplemented, "convert.unsupported_target", "target: only bf16, fp16 and fp32 are written");
+  }
+}
+
+}  // namespace invar

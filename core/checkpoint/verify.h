@@ -1,0 +1,16 @@
+// Proof that a converted checkpoint is what its source says, element by element.
+//
+// Everything is read again: the source's codes and scales, the result's values. The expected bits come from the scalar
+// codecs of core/numerics, not from the code that wrote the result; every dequantised value must also encode back to
+// its stored code (counted; results that the target cannot hold do not). Copied tensors must be equal byte for byte,
+// no tensor may be missing or extra, the index must agree, and no config may still declare quantisation.
+#pragma once
+
+#include "core/checkpoint/convert.h"
+
+namespace invar {
+
+// What differs is in the report (passed is false); errors are for folders that cannot be read or classified.
+Result<v1::VerifyReport> verify(const v1::VerifyConfig& config, const WorkContext& context);
+
+}  // namespace invar

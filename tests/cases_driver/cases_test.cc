@@ -1,0 +1,351 @@
+// Every case of tests/cases that a conversion to BF16 can be judged by: what must be refused is refused with the right
+// reason and names and leaves nothing behind; what must convert gives the expected bits, keeps and drops the right
+// tensors, configs and files, and passes verify(). Cases of layouts that are not read yet stand in kNotYet with the
+// reason they fail for: one that starts to pass fails this test until its line is removed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/checkpoint/convert.h"
+#include "core/checkpoint/inspect.h"
+#include "core/checkpoint/tile.h"
+#include "core/checkpoint/verify.h"
+#include "core/container/checkpoint_folder.h"
+#include "tests/cases_driver/sha256.h"
+
+namespace invar {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr char kCases[] = "tests/cases";
+
+// The cases' neutral names and ours.
+const std::map<std::string, std::vector<std::string>> kReasons = {
+    {"TruncatedFile", {"safetensors.truncated"}},
+    {"HeaderTooLarge", {"safetensors.header_too_large"}},
+    {"HeaderTooLong", {"safetensors.header_too_long"}},
+    {"BadHeaderText", {"safetensors.bad_header"}},
+    {"DuplicateTensor", {"safetensors.duplicate_tensor", "folder.duplicate_tensor"}},
+    {"SizeMismatch", {"safetensors.size_mismatch"}},
+    {"BadOffsets", {"safetensors.bad_offsets"}},
+    {"HoleInData", {"safetensors.hole"}},
+    {"OverlappingTensors", {"safetensors.overlap"}},
+    {"TrailingData", {"safetensors.trailing_data"}},
+    {"UnknownDtype", {"safetensors.unknown_dtype"}},
+    {"BadShape", {"safetensors.bad_shape"}},
+    {"SizeOverflow", {"safetensors.size_overflow"}},
+    {"BadMetadata", {"safetensors.bad_metadata"}},
+    {"MissingShard", {"index.missing_shard"}},
+    {"MissingTensor", {"index.missing_tensor"}},
+    {"UnsafePath", {"index.unsafe_path"}},
+    {"BadIndex", {"index.bad"}},
+    {"MissingScale", {"checkpoint.missing_scale"}},
+    {"UnusedScale", {"checkpoint.unused_scale"}},
+    {"ScaleShape", {"checkpoint.scale_shape"}},
+    {"AmbiguousScale", {"checkpoint.ambiguous_scale"}},
+    {"ScaleNotFinite", {"checkpoint.scale_not_finite"}},
+    {"ScaleNegative", {"checkpoint.scale_negative"}},
+    {"ScaleZero", {"checkpoint.scale_zero"}},
+    {"NanCode", {"checkpoint.nan_code"}},
+    {"SuspiciousScale", {"checkpoint.suspicious_scale"}},
+};
+
+// Not read yet, with the reason that says so.
+const std::map<std::string, std::string> kNotYet = {
+    {"bad-gguf-alignment", "folder.no_weights"},
+    {"bad-gguf-dims-overflow", "folder.no_weights"},
+    {"bad-gguf-kv-count", "folder.no_weights"},
+    {"bad-gguf-magic", "folder.no_weights"},
+    {"bad-gguf-offset", "folder.no_weights"},
+    {"bad-gguf-string-length", "folder.no_weights"},
+    {"bad-gguf-tensor-count", "folder.no_weights"},
+    {"bad-gguf-type", "folder.no_weights"},
+    {"bad-pickle-bare", "folder.no_weights"},
+    {"bnb-nf4-nested-llama", "checkpoint.unsupported_layout"},
+    {"ct-mxfp4a16-mistral", "checkpoint.unsupported_layout"},
+    {"ct-nvfp4a16-llama", "checkpoint.unsupported_layout"},
+    {"ct-w4-asym-g32-llama", "checkpoint.unsupported_layout"},
+    {"dcp-llama-2rank", "folder.no_weights"},
+    {"deepspeed-zero2-llama", "folder.no_weights"},
+    {"ds4-fp4-experts-a", "checkpoint.unsupported_layout"},
+    {"gguf-llama-q4km", "folder.no_weights"},
+    {"gguf-types-basic", "folder.no_weights"},
+    {"gguf-types-fp4-iq-tq", "folder.no_weights"},
+    {"gguf-types-k", "folder.no_weights"},
+    {"gptoss-mxfp4", "checkpoint.unsupported_layout"},
+    {"mistral-qscale-dynamic", "checkpoint.unsupported_layout"},
+    {"mo-nvfp4-qwen3", "checkpoint.unsupported_layout"},
+    {"ok-torch-zip-fp8", "folder.no_weights"},
+    {"scaled-fp8-comfy", "checkpoint.unsupported_layout"},
+    {"torchao-f8-row-llama", "checkpoint.unsupported_layout"},
+};
+
+// Judged by another command than convert.
+const std::map<std::string, std::string> kElsewhere = {
+    {"peft-lora-llama", "merge"},
+    {"peft-rslora-savemods-qwen3", "merge"},
+};
+
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  const auto entries = posix_files().list(kCases);
+  if (!entries.ok()) return names;
+  for (const DirEntry& entry : *entries) {
+    if (posix_files().exists(join_path(join_path(kCases, entry.name), "case.json"))) names.push_back(entry.name);
+  }
+  return names;
+}
+
+bool names(const std::string& text, const std::string& wanted) { return text.find(wanted) != std::string::npos; }
+
+DType dtype_of_torch(const std::string& name) {
+  static const std::map<std::string, DType> known = {
+      {"bfloat16", DType::kBF16}, {"float16", DType::kF16}, {"float32", DType::kF32}};
+  const auto it = known.find(name);
+  return it == known.end() ? DType::kUnspecified : it->second;
+}
+
+class Cases : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    name_ = GetParam();
+    const std::string folder = join_path(kCases, name_);
+    const auto text = read_text(posix_files(), join_path(folder, "case.json"), 1 << 26);
+    ASSERT_TRUE(text.ok()) << text.status().message();
+    case_ = Json::parse(*text);
+    // Runfiles are links, which a folder may not hold: work on real copies.
+    scratch_ = fs::path(std::getenv("TEST_TMPDIR")) / name_;
+    fs::remove_all(scratch_);
+    fs::create_directories(scratch_ / "input");
+    const fs::path input = fs::path(folder) / case_.value("input", "input");
+    for (const auto& entry : fs::recursive_directory_iterator(input)) {
+      const fs::path to = scratch_ / "input" / entry.path().lexically_relative(input);
+      if (fs::is_directory(entry.path())) {
+        fs::create_directories(to);
+      } else {
+        fs::create_directories(to.parent_path());
+        fs::copy_file(fs::canonical(entry.path()), to);
+      }
+    }
+    folder_ = folder;
+    config_.set_source((scratch_ / "input").string());
+    config_.set_destination((scratch_ / "result").string());
+    if (case_.contains("compare") && case_["compare"].contains("nan")) config_.set_nan_policy(v1::NAN_POLICY_KEEP);
+    if (case_.contains("manifest")) {  // every dtype, FP8 without scales: read as values, in FP32
+      config_.set_target(v1::TARGET_FORMAT_FP32);
+      (*config_.mutable_assume())["missing_scale"] = "one";
+    }
+  }
+
+  std::string why(const std::string& text) const { return name_ + ": " + text; }
+
+  void expect_names(const std::string& text) const {
+    for (const std::string& must : case_.value("must_name", std::vector<std::string>{})) {
+      EXPECT_TRUE(names(text, must)) << "does not name " << must << ": " << text;
+    }
+  }
+
+  void expect_nothing_left() const {
+    EXPECT_FALSE(fs::exists(scratch_ / "result"));
+    EXPECT_FALSE(fs::exists(scratch_ / "result.partial"));
+  }
+
+  void check_refused(const Result<v1::ConvertReport>& report) const {
+    const std::string error_class = case_.value("error_class", "");
+    ASSERT_FALSE(report.ok()) << "must be refused as " << error_class;
+    const auto reasons = kReasons.find(error_class);
+    ASSERT_NE(reasons, kReasons.end()) << error_class << " has no reason of ours";
+    EXPECT_NE(std::find(reasons->second.begin(), reasons->second.end(), report.status().reason()),
+              reasons->second.end())
+        << error_class << " came as " << report.status().reason() << ": " << report.status().message();
+    expect_names(report.status().message());
+    expect_nothing_left();
+  }
+
+  void check_reported(const v1::ConvertReport& report) const {
+    std::string warnings;
+    for (const std::string& warning : report.warnings()) warnings += warning + "\n";
+    EXPECT_FALSE(warnings.empty()) << "nothing was reported";
+    const auto reasons = kReasons.find(case_.value("error_class", ""));
+    if (reasons != kReasons.end()) {
+      EXPECT_TRUE(names(warnings, reasons->second[0])) << warnings;
+    }
+    expect_names(warnings);
+  }
+
+  void check_values(const CheckpointFolder& result) const {
+    if (case_.contains("expected") && !case_["expected"].is_null()) {
+      const auto expected =
+          SafetensorsFile::open(posix_files(), join_path(folder_, case_["expected"].get<std::string>()));
+      ASSERT_TRUE(expected.ok()) << expected.status().message();
+      for (const TensorInfo& tensor : expected->header().tensors()) {
+        if (tensor.name.starts_with("reference_logits")) continue;  // judged where models run
+        const TensorInfo* got = result.find(tensor.name);
+        ASSERT_NE(got, nullptr) << tensor.name << " is missing in the result";
+        if (case_.contains("manifest") && got->dtype != DType::kF32) continue;  // judged by its digest
+        EXPECT_EQ(got->dtype, tensor.dtype) << tensor.name;
+        EXPECT_EQ(got->shape, tensor.shape) << tensor.name;
+        const auto want_bytes = expected->read_all(tensor);
+        const auto got_bytes = result.read_all(*got);
+        ASSERT_TRUE(want_bytes.ok() && got_bytes.ok());
+        expect_equal(tensor, *want_bytes, *got_bytes);
+      }
+    }
+    if (!case_.contains("expected_digests")) return;
+    for (const auto& [name, digest] : case_["expected_digests"].items()) {
+      const TensorInfo* got = result.find(name);
+      ASSERT_NE(got, nullptr) << name << " is missing in the result";
+      EXPECT_EQ(got->dtype, dtype_of_torch(digest["dtype"])) << name;
+      EXPECT_EQ(got->shape, digest["shape"].get<std::vector<int64_t>>()) << name;
+      const auto bytes = result.read_all(*got);
+      ASSERT_TRUE(bytes.ok());
+      EXPECT_EQ(sha256_hex(*bytes), digest["sha256"].get<std::string>()) << name;
+    }
+  }
+
+  // Bit for bit; NaN matches NaN.
+  static void expect_equal(const TensorInfo& tensor, const std::vector<std::byte>& want,
+                           const std::vector<std::byte>& got) {
+    ASSERT_EQ(want.size(), got.size()) << tensor.name;
+    if (want == got) return;
+    const int64_t width = bits_of(tensor.dtype) / 8, n = static_cast<int64_t>(want.size()) / width;
+    for (int64_t i = 0; i < n; ++i) {
+      if (std::memcmp(want.data() + i * width, got.data() + i * width, static_cast<size_t>(width)) == 0) continue;
+      const float x = result_value(tensor.dtype, want.data(), i), y = result_value(tensor.dtype, got.data(), i);
+      if (std::isnan(x) && std::isnan(y)) continue;
+      ADD_FAILURE() << tensor.name << " element " << i << " is " << y << ", expected " << x;
+      return;
+    }
+  }
+
+  void check_passed_through(const CheckpointFolder& source, const CheckpointFolder& result) const {
+    for (const std::string& name : case_.value("passthrough", std::vector<std::string>{})) {
+      const TensorInfo* before = source.find(name);
+      const TensorInfo* after = result.find(name);
+      ASSERT_NE(before, nullptr) << name;
+      ASSERT_NE(after, nullptr) << name << " must pass through";
+      EXPECT_EQ(after->dtype, before->dtype) << name;
+      EXPECT_EQ(after->shape, before->shape) << name;
+      EXPECT_EQ(*source.read_all(*before), *result.read_all(*after)) << name;
+    }
+    for (const std::string& name : case_.value("dropped", std::vector<std::string>{})) {
+      EXPECT_EQ(result.find(name), nullptr) << name << " must not be in the result";
+    }
+    if (!case_.contains("rename")) return;
+    for (const auto& [from, to] : case_["rename"].items()) {
+      EXPECT_NE(result.find(to.get<std::string>()), nullptr) << from << " must become " << to;
+    }
+  }
+
+  void check_side_files() const {
+    for (const std::string& entry : case_.value("config_must_lose", std::vector<std::string>{})) {
+      const auto colon = entry.find(": ");
+      const std::string file = colon == std::string::npos ? "config.json" : entry.substr(0, colon);
+      const std::string key = colon == std::string::npos ? entry : entry.substr(colon + 2);
+      const auto text = read_text(posix_files(), (scratch_ / "result" / file).string(), 1 << 26);
+      ASSERT_TRUE(text.ok()) << text.status().message();
+      const Json json = Json::parse(*text);
+      EXPECT_FALSE(json.contains(key)) << file << " still has " << key;
+    }
+    for (const std::string& file : case_.value("files_must_go", std::vector<std::string>{})) {
+      EXPECT_FALSE(fs::exists(scratch_ / "result" / file)) << file;
+    }
+  }
+
+  void check_manifest(const CheckpointFolder& result) const {
+    if (!case_.contains("manifest")) return;
+    for (const auto& [name, entry] : case_["manifest"].items()) {
+      const TensorInfo* got = result.find(name);
+      ASSERT_NE(got, nullptr) << name;
+      const DType before = dtype_from_name(entry["dtype"].get<std::string>());
+      if (got->dtype != before) {
+        EXPECT_EQ(got->dtype, DType::kF32) << name;
+        continue;
+      }
+      const auto bytes = result.read_all(*got);
+      ASSERT_TRUE(bytes.ok());
+      EXPECT_EQ(sha256_hex(*bytes), entry["sha256"].get<std::string>()) << name;
+    }
+  }
+
+  std::string name_, folder_;
+  Json case_;
+  fs::path scratch_;
+  v1::ConvertConfig config_;
+};
+
+TEST_P(Cases, ConvertToWhatTheCaseExpects) {
+  if (kElsewhere.count(name_) != 0) GTEST_SKIP() << "belongs to " << kElsewhere.at(name_);
+  ThreadPool pool(2);
+  const WorkContext context{posix_files(), pool};
+  const auto report = convert(config_, context);
+  if (const auto not_yet = kNotYet.find(name_); not_yet != kNotYet.end()) {
+    ASSERT_FALSE(report.ok()) << "is read now: remove its line from kNotYet";
+    EXPECT_EQ(report.status().reason(), not_yet->second) << report.status().message();
+    expect_nothing_left();
+    return;
+  }
+  const std::string verdict = case_.value("verdict", "accept");
+  if (verdict == "reject") {
+    check_refused(report);
+    return;
+  }
+  ASSERT_TRUE(report.ok()) << report.status().reason() << ": " << report.status().message();
+  if (verdict == "accept-report") check_reported(*report);
+  const auto source = CheckpointFolder::open(posix_files(), config_.source());
+  const auto result = CheckpointFolder::open(posix_files(), config_.destination());
+  ASSERT_TRUE(source.ok() && result.ok());
+  check_values(*result);
+  check_passed_through(*source, *result);
+  check_side_files();
+  check_manifest(*result);
+  EXPECT_EQ(report->reencode_mismatched(), 0) << "results that do not encode back";
+
+  v1::VerifyConfig verify_config;
+  verify_config.set_source(config_.source());
+  verify_config.set_destination(config_.destination());
+  if (config_.has_nan_policy()) verify_config.set_nan_policy(config_.nan_policy());
+  *verify_config.mutable_assume() = config_.assume();
+  const auto proof = verify(verify_config, context);
+  ASSERT_TRUE(proof.ok()) << proof.status().message();
+  EXPECT_TRUE(proof->passed()) << proof->problems(0).kind() << ": " << proof->problems(0).detail();
+  EXPECT_EQ(proof->tensors(), static_cast<int64_t>(result->tensors().size()));
+
+  v1::InspectConfig inspect_config;
+  inspect_config.set_path(config_.source());
+  *inspect_config.mutable_assume() = config_.assume();
+  const auto seen = inspect(inspect_config, posix_files());
+  ASSERT_TRUE(seen.ok()) << seen.status().message();
+  EXPECT_EQ(seen->layout(), report->layout());
+  EXPECT_EQ(seen->tensors(), static_cast<int64_t>(source->tensors().size()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(case_names()),
+                         [](const testing::TestParamInfo<std::string>& info) {
+                           std::string name = info.param;
+                           std::replace_if(
+                               name.begin(), name.end(),
+                               [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+                           return name;
+                         });
+
+TEST(CaseLists, NameOnlyCasesThatExist) {
+  const std::vector<std::string> all = case_names();
+  EXPECT_GE(all.size(), 90u);
+  for (const auto* list : {&kNotYet, &kElsewhere}) {
+    for (const auto& [name, reason] : *list) {
+      EXPECT_NE(std::find(all.begin(), all.end(), name), all.end()) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace invar
