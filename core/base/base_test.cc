@@ -17,37 +17,6 @@ TEST(Philox, GivesThePublishedVectors) {
   EXPECT_EQ(philox4x32(~0ull, ~0ull, ~0ull), (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
 }
 
-// A million values: moments within 4 standard errors (1/1000 for the mean, sqrt(2)/1000 for the variance, sqrt(96)/1000
-// for the fourth moment), and the two tails beyond 3.
-TEST(Normal, HasTheMomentsAndTailsOfTheDistribution) {
-  std::vector<float> values(1000000);
-  fill_normal(5, 6, 0, values);
-  double mean = 0, square = 0, fourth = 0, beyond = 0, neighbours = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double v = values[i], n = static_cast<double>(values.size());
-    mean += v / n;
-    square += v * v / n;
-    fourth += v * v * v * v / n;
-    beyond += (v > 3 || v < -3) / n;
-    neighbours += i > 0 ? v * values[i - 1] / n : 0;
-  }
-  EXPECT_NEAR(mean, 0, 0.004);
-  EXPECT_NEAR(square, 1, 0.006);
-  EXPECT_NEAR(fourth, 3, 0.04);
-  EXPECT_NEAR(beyond, 0.0027, 0.0002);
-  EXPECT_NEAR(neighbours, 0, 0.004);
-}
-
-TEST(Normal, IsTheSameInAnyPieces) {
-  std::vector<float> values(100);
-  fill_normal(5, 6, 0, std::span(values).first(7));
-  fill_normal(5, 6, 7, std::span(values).subspan(7, 1));
-  fill_normal(5, 6, 8, std::span(values).subspan(8));
-  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], normal_at(5, 6, i));
-  EXPECT_NE(normal_at(5, 6, 0), normal_at(5, 7, 0));
-  EXPECT_NE(normal_at(5, 6, 0), normal_at(6, 6, 0));
-}
-
 TEST(ThreadPool, RunsEveryItemOnceAtAnyThreadCount) {
   for (int threads : {1, 2, 5}) {
     ThreadPool pool(threads);

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 
 namespace invar {
 
@@ -47,9 +46,7 @@ class Rng {
   uint64_t seed_, stream_, position_;
 };
 
-// The standard normal value number `index` of (seed, stream); any order, any thread. At most 5.9 in magnitude.
+// The standard normal value number `index` of (seed, stream); any order, any thread.
 float normal_at(uint64_t seed, uint64_t stream, uint64_t index);
-// out[i] = normal_at(seed, stream, first + i), about five times as fast.
-void fill_normal(uint64_t seed, uint64_t stream, uint64_t first, std::span<float> out);
 
 }  // namespace invar

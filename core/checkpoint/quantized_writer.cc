@@ -4,13 +4,12 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "core/base/glob.h"
 #include "core/checkpoint/parallel_chunks.h"
 #include "core/container/json_document.h"
 #include "core/numerics/codec.h"
-#include "core/numerics/error_stats.h"
-#include "core/numerics/scale.h"
 
 namespace invar {
 namespace {
@@ -18,11 +17,22 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kBlock = 128;
+constexpr float kLargestCode = 448;
 // Rows of one unit of work; the unit of kBlock is one row of blocks.
 constexpr int64_t kUnitRows = kBlock;
 
-ScaleRule scale_rule(const QuantizedOptions& options) {
-  return {DType::kE4M3FN, options.power_of_two_scales, options.scale_dtype};
+// scale_inv of a group whose largest magnitude is `amax`, as a reader will see it.
+float scale_inv_of(float amax, const QuantizedOptions& options) {
+  if (amax == 0) return 1;
+  // Below the smallest normal number the division would lose the scale's own bits.
+  float scale = std::max(amax / kLargestCode, std::numeric_limits<float>::min());
+  if (options.power_of_two_scales) {
+    int exponent = 0;
+    const float fraction = std::frexp(scale, &exponent);  // scale = fraction * 2^exponent, fraction in [0.5, 1)
+    return std::ldexp(1.0f, fraction == 0.5f ? exponent - 1 : exponent);
+  }
+  if (options.scale_dtype == DType::kBF16) scale = f32_from_bf16(bf16_from_f32(scale));
+  return scale;
 }
 
 std::string_view rule_of(Fp8Layout layout) {
@@ -47,119 +57,138 @@ TensorSpec scale_spec(const ModelTensor& tensor, const QuantizedOptions& options
   return {};
 }
 
-// Codes, scales and statistics of one matrix, unit by unit: a unit is up to kUnitRows whole rows.
+// Codes, scales and statistics of one matrix, unit by unit.
 class MatrixQuantizer {
  public:
   MatrixQuantizer(const ModelTensor& tensor, const QuantizedOptions& options)
       : tensor_(tensor), options_(options), rows_(tensor.shape[0]), cols_(tensor.shape[1]) {}
 
+  int64_t units() const { return (rows_ + kUnitRows - 1) / kUnitRows; }
+
   Status run(ModelWriter& writer, const ModelWriteOptions& write, QuantizedTensorReport& report) {
-    const int64_t units = (rows_ + kUnitRows - 1) / kUnitRows;
     std::vector<Worker> workers(static_cast<size_t>(workers_of(write.pool)));
-    std::vector<UnitResult> results(static_cast<size_t>(units));
+    std::vector<Sums> sums(static_cast<size_t>(units()));
     if (options_.layout == Fp8Layout::kTensor) {
-      // The one scale needs the whole matrix before the first code.
-      INVAR_TRY(run_chunks(write.pool, write.cancel, units, [&](int64_t unit, int worker) -> Status {
+      INVAR_TRY(run_chunks(write.pool, write.cancel, units(), [&](int64_t unit, int worker) -> Status {
         Worker& mine = workers[static_cast<size_t>(worker)];
         INVAR_TRY(load(unit, mine));
-        const uint32_t bits = amax_bits(mine.values.data(), rows_of(unit), cols_, cols_);
-        if (bits >= 0x7F800000u) return not_finite(unit, mine);
-        results[static_cast<size_t>(unit)].stats.amax = std::bit_cast<float>(bits);
+        INVAR_ASSIGN(sums[static_cast<size_t>(unit)].amax, amax_of(mine, unit, 0, count_of(unit)));
         return {};
       }));
-      float amax = 0;
-      for (const UnitResult& result : results) amax = std::max(amax, result.stats.amax);
-      INVAR_ASSIGN(tensor_scale_inv_, scale_inv_of(amax, scale_rule(options_)));
-      INVAR_TRY(write_scales(writer, 0, {tensor_scale_inv_}));
+      for (const Sums& sum : sums) tensor_amax_ = std::max(tensor_amax_, sum.amax);
     }
-    INVAR_TRY(run_chunks(write.pool, write.cancel, units, [&](int64_t unit, int worker) -> Status {
-      return quantize(unit, workers[static_cast<size_t>(worker)], results[static_cast<size_t>(unit)], writer);
+    INVAR_TRY(run_chunks(write.pool, write.cancel, units(), [&](int64_t unit, int worker) -> Status {
+      return quantize(unit, workers[static_cast<size_t>(worker)], sums[static_cast<size_t>(unit)], writer);
     }));
+    if (options_.layout == Fp8Layout::kTensor) {
+      INVAR_TRY(write_scales(writer, 0, {scale_inv_of(tensor_amax_, options_)}));
+    }
     report.rule = rule_of(options_.layout);
     report.scales = element_count(scale_spec(tensor_, options_).shape);
-    ErrorStats errors;
-    for (const UnitResult& result : results) {
-      errors.merge(result.errors);
-      report.amax = std::max(report.amax, result.stats.amax);
-      report.zero_codes += result.zero_codes;
+    double signal = 0, noise = 0;
+    for (const Sums& sum : sums) {
+      signal += sum.signal;
+      noise += sum.noise;
+      report.amax = std::max(report.amax, sum.amax);
+      report.zero_codes += sum.zero_codes;
     }
-    report.sqnr_db = errors.sqnr_db();
+    report.sqnr_db = noise > 0 ? 10 * std::log10(signal / noise) : std::numeric_limits<double>::infinity();
     return {};
   }
 
  private:
   struct Worker {
-    std::vector<float> values, decoded, scales;
+    std::vector<float> values, decoded;
     std::vector<uint8_t> codes;
   };
-  struct UnitResult {
-    QuantiseStats stats;
-    ErrorStats errors;
+  struct Sums {
+    double signal = 0, noise = 0;
+    float amax = 0;
     int64_t zero_codes = 0;
   };
 
   int64_t rows_of(int64_t unit) const { return std::min(kUnitRows, rows_ - unit * kUnitRows); }
-
-  BlockGrid grid_of(int64_t unit) const {
-    switch (options_.layout) {
-      case Fp8Layout::kBlock: return BlockGrid::blocks(rows_of(unit), cols_, kBlock, kBlock);
-      case Fp8Layout::kTensor: return BlockGrid::per_tensor(rows_of(unit), cols_);
-      case Fp8Layout::kChannel: return BlockGrid::per_row(rows_of(unit), cols_);
-    }
-    return {};
-  }
+  int64_t count_of(int64_t unit) const { return rows_of(unit) * cols_; }
 
   Status load(int64_t unit, Worker& worker) const {
-    const int64_t count = rows_of(unit) * cols_;
-    worker.values.resize(static_cast<size_t>(count));
-    return tensor_.read(unit * kUnitRows * cols_, count, worker.values.data());
+    worker.values.resize(static_cast<size_t>(kUnitRows * cols_));
+    return tensor_.read(unit * kUnitRows * cols_, count_of(unit), worker.values.data());
   }
 
-  Status not_finite(int64_t unit, const Worker& worker) const {
-    const auto bad =
-        std::find_if_not(worker.values.begin(), worker.values.end(), [](float v) { return std::isfinite(v); });
-    const int64_t element = unit * kUnitRows * cols_ + (bad - worker.values.begin());
+  // Of elements [first, first + count) of a unit.
+  Result<float> amax_of(const Worker& worker, int64_t unit, int64_t first, int64_t count) const {
+    const uint32_t bits = amax_bits_f32(worker.values.data() + first, count);
+    if (bits < 0x7F800000u) return std::bit_cast<float>(bits);
+    int64_t at = first;
+    while (std::isfinite(worker.values[static_cast<size_t>(at)])) ++at;
+    const int64_t element = unit * kUnitRows * cols_ + at;
     return Error(Code::kDataLoss, "checkpoint.not_finite",
-                 cat("tensor ", in_quotes(tensor_.name), " at [", element / cols_, ", ", element % cols_, "] is ", *bad,
-                     "; only finite values can be quantised"));
+                 cat("tensor ", in_quotes(tensor_.name), " at [", element / cols_, ", ", element % cols_, "] is ",
+                     worker.values[static_cast<size_t>(at)], "; only finite values can be quantised"));
   }
 
-  Status quantize(int64_t unit, Worker& worker, UnitResult& result, ModelWriter& writer) const {
+  void encode(Worker& worker, int64_t first, int64_t count, float scale_inv, Sums& sums) const {
+    const float* values = worker.values.data() + first;
+    uint8_t* codes = worker.codes.data() + first;
+    float* decoded = worker.decoded.data();
+    convert_f32_to_fp8(DType::kE4M3FN, values, codes, count, scale_inv, Apply::kDivide);
+    convert_fp8_to_f32(DType::kE4M3FN, codes, decoded, count, scale_inv);
+    for (int64_t i = 0; i < count; ++i) {
+      const double value = values[i], difference = value - decoded[i];
+      sums.signal += value * value;
+      sums.noise += difference * difference;
+      if ((codes[i] & 0x7F) == 0 && value != 0) ++sums.zero_codes;
+    }
+  }
+
+  Status quantize(int64_t unit, Worker& worker, Sums& sums, ModelWriter& writer) const {
     INVAR_TRY(load(unit, worker));
-    const BlockGrid grid = grid_of(unit);
     worker.codes.resize(worker.values.size());
-    worker.decoded.resize(worker.values.size());
-    worker.scales.assign(static_cast<size_t>(grid.count()), tensor_scale_inv_);
-    if (options_.layout == Fp8Layout::kTensor) {
-      quantise_with(grid, DType::kE4M3FN, worker.values.data(), cols_, worker.scales.data(), worker.codes.data());
+    worker.decoded.resize(static_cast<size_t>(cols_));
+    sums = {};
+    std::vector<float> scales;
+    const int64_t rows = rows_of(unit);
+    if (options_.layout == Fp8Layout::kBlock) {
+      for (int64_t col = 0; col < cols_; col += kBlock) {
+        const int64_t width = std::min(kBlock, cols_ - col);
+        float amax = 0;
+        for (int64_t row = 0; row < rows; ++row) {
+          INVAR_ASSIGN(const float row_amax, amax_of(worker, unit, row * cols_ + col, width));
+          amax = std::max(amax, row_amax);
+        }
+        scales.push_back(scale_inv_of(amax, options_));
+        sums.amax = std::max(sums.amax, amax);
+        for (int64_t row = 0; row < rows; ++row) encode(worker, row * cols_ + col, width, scales.back(), sums);
+      }
+      INVAR_TRY(write_scales(writer, unit * static_cast<int64_t>(scales.size()), scales));
+    } else if (options_.layout == Fp8Layout::kChannel) {
+      for (int64_t row = 0; row < rows; ++row) {
+        INVAR_ASSIGN(const float amax, amax_of(worker, unit, row * cols_, cols_));
+        scales.push_back(scale_inv_of(amax, options_));
+        sums.amax = std::max(sums.amax, amax);
+        encode(worker, row * cols_, cols_, scales.back(), sums);
+      }
+      INVAR_TRY(write_scales(writer, unit * kUnitRows, scales));
     } else {
-      const Status status = quantise(grid, scale_rule(options_), worker.values.data(), cols_, worker.codes.data(),
-                                     worker.scales.data(), &result.stats);
-      if (status.reason() == "scale.non_finite") return not_finite(unit, worker);
-      INVAR_TRY(status);
-      const int64_t scales_a_unit = options_.layout == Fp8Layout::kBlock ? grid.grid_cols() : kUnitRows;
-      INVAR_TRY(write_scales(writer, unit * scales_a_unit, worker.scales));
+      sums.amax = tensor_amax_;
+      const float scale_inv = scale_inv_of(tensor_amax_, options_);
+      for (int64_t row = 0; row < rows; ++row) encode(worker, row * cols_, cols_, scale_inv, sums);
     }
-    dequantise_to_f32(grid, DType::kE4M3FN, worker.codes.data(), cols_, worker.scales.data(), worker.decoded.data(),
-                      cols_);
-    result.errors.add(worker.values.data(), worker.decoded.data(), static_cast<int64_t>(worker.values.size()));
-    for (size_t i = 0; i < worker.values.size(); ++i) {
-      if (worker.decoded[i] == 0 && worker.values[i] != 0) ++result.zero_codes;
-    }
-    return writer.write(tensor_.name, unit * kUnitRows * cols_, std::as_bytes(std::span(worker.codes)));
+    return writer.write(tensor_.name, unit * kUnitRows * cols_,
+                        std::as_bytes(std::span(worker.codes).first(static_cast<size_t>(count_of(unit)))));
   }
 
   Status write_scales(ModelWriter& writer, int64_t first, const std::vector<float>& scales) const {
-    const auto count = static_cast<int64_t>(scales.size());
-    std::vector<std::byte> bytes(static_cast<size_t>(bytes_of(options_.scale_dtype, count)));
-    convert_from_f32(options_.scale_dtype, scales.data(), bytes.data(), count);
+    std::vector<std::byte> bytes(
+        static_cast<size_t>(bytes_of(options_.scale_dtype, static_cast<int64_t>(scales.size()))));
+    convert_from_f32(options_.scale_dtype, scales.data(), bytes.data(), static_cast<int64_t>(scales.size()));
     return writer.write(scale_spec(tensor_, options_).name, bytes_of(options_.scale_dtype, first), bytes);
   }
 
   const ModelTensor& tensor_;
   const QuantizedOptions& options_;
   int64_t rows_, cols_;
-  float tensor_scale_inv_ = 1;  // kTensor only
+  float tensor_amax_ = 0;  // kTensor only
 };
 
 std::string module_of(std::string_view weight) { return std::string(weight.substr(0, weight.rfind('.'))); }

@@ -65,7 +65,6 @@ class Quantized : public ::testing::TestWithParam<Fp8Layout> {
 TEST_P(Quantized, StoresNearestCodesWithTheScaleOfTheirGroup) {
   for (const DType scale_dtype : {DType::kF32, DType::kBF16}) {
     TinyModel model;
-    model.values[5][9] = 1e-12f;
     QuantizedOptions options;
     options.layout = GetParam();
     options.scale_dtype = scale_dtype;
@@ -104,8 +103,6 @@ TEST_P(Quantized, StoresNearestCodesWithTheScaleOfTheirGroup) {
     EXPECT_EQ(folder->find("model.layers.0.mlp.gate.weight")->dtype, DType::kBF16);
     // Gaussian values in E4M3 with one scale for many: 31.5 dB.
     EXPECT_NEAR(report->tensors[5].sqnr_db, 31.5, 0.5);
-    EXPECT_GE(report->tensors[5].zero_codes, 1);
-    EXPECT_LE(report->tensors[5].zero_codes, 5);
   }
 }
 

@@ -29,8 +29,9 @@ struct DeviceAllocator {
 
 struct DeviceOptions {
   Logger log;
-  DeviceAllocator allocator;  // empty: the process's own, with huge pages for large blocks
-  std::string cpu_level_cap;  // "" or the highest instruction set to use, see backend_abi.h
+  DeviceAllocator allocator;         // empty: the process's own, with huge pages for large blocks
+  std::string cpu_level_cap;         // "" or the highest instruction set to use, see backend_abi.h
+  std::shared_ptr<void> keep_alive;  // released after the device: what the allocator needs
 };
 
 // Owned device memory; keeps its device alive.
@@ -61,9 +62,6 @@ class Device : public std::enable_shared_from_this<Device> {
   static Result<std::shared_ptr<Device>> open(std::string_view name, std::shared_ptr<ThreadPool> pool);
   static Result<std::shared_ptr<Device>> open(std::string_view name, std::shared_ptr<ThreadPool> pool,
                                               DeviceOptions options);
-  // One device of a backend that is not in the list: a table of a test's or a host's own.
-  static Result<std::shared_ptr<Device>> open(const invar_backend& backend, int32_t index,
-                                              std::shared_ptr<ThreadPool> pool, DeviceOptions options = {});
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

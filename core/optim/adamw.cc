@@ -27,10 +27,9 @@ Result<AdamW> AdamW::create(std::shared_ptr<Device> device, std::vector<Optimize
   AdamW optimizer;
   int64_t elements = 0;
   for (const OptimizedParameter& parameter : parameters) {
-    if (parameter.count < 0 ||
-        (parameter.count > 0 && (parameter.master == nullptr || parameter.gradient == nullptr))) {
+    if (parameter.count < 0 || (parameter.count > 0 && parameter.master == nullptr)) {
       return Error(Code::kInvalidArgument, "optimizer.bad_parameter",
-                   cat("\"", parameter.name, "\": ", parameter.count, " elements; a master and a gradient are needed"));
+                   cat("\"", parameter.name, "\": ", parameter.count, " elements; a master is needed"));
     }
     optimizer.offsets_.push_back(elements);
     elements += (parameter.count + kAlign - 1) / kAlign * kAlign;
@@ -54,6 +53,9 @@ Status AdamW::step(double lr, double grad_scale) {
   std::vector<invar_adamw_tensor> tensors(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const OptimizedParameter& parameter = parameters_[i];
+    if (parameter.count > 0 && parameter.gradient == nullptr) {
+      return Error(Code::kFailedPrecondition, "optimizer.no_gradient", cat("\"", parameter.name, "\" has no gradient"));
+    }
     tensors[i] = {.master = parameter.master,
                   .gradient = parameter.gradient,
                   .m = m(i),

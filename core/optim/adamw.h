@@ -30,7 +30,7 @@ struct OptimizedParameter {
   std::string name;
   int64_t count = 0;
   float* master = nullptr;          // F32
-  const float* gradient = nullptr;  // F32, the sum over the window
+  const float* gradient = nullptr;  // F32, the sum over the window; may come later by set_gradient
   void* working = nullptr;          // BF16 copy written by each step, or null when the master itself is used
   bool decays = true;               // matrices do; gains and biases do not
 };
@@ -42,6 +42,9 @@ class AdamW {
 
   // grad_scale: everything that turns the stored sum into the gradient: 1/tokens, the clip factor, the unscale.
   Status step(double lr, double grad_scale);
+
+  // Where the next steps read the gradient of parameter `index`.
+  void set_gradient(size_t index, const float* gradient) { parameters_[index].gradient = gradient; }
 
   int64_t steps() const { return steps_; }
   void set_steps(int64_t steps) { steps_ = steps; }  // on resume, together with the moments

@@ -29,14 +29,17 @@
  *
  * Threads:
  *   any thread, any time          invar_cancel, invar_runtime, invar_status, invar_bytes, and functions without handles
- *   one thread at a time,         invar_model, invar_session, invar_tensor, invar_optimizer, invar_accumulator;
- *   any thread in turn            a second thread that calls meanwhile gets FAILED_PRECONDITION ("handle.busy")
+ *   any thread                    invar_tensor: the host orders reads and writes of the elements, as for its own memory
+ *   one thread at a time,         invar_model, invar_session, invar_optimizer, invar_accumulator;
+ *   any thread in turn            a second call meanwhile gets FAILED_PRECONDITION ("handle.busy")
  * Nothing depends on which thread calls. Work of one runtime shares its thread pool: calls take turns there.
  *
  * Callbacks carry a user pointer and an optional drop function. drop(user) is called exactly once, after the last call,
- * also when the function that took the callback fails. Callbacks run on the thread that called the library, without
- * locks held, and may use any handle that is not at work. Returning non-zero stops the work with ABORTED; the number
- * comes back in invar_status_callback_value. A C++ exception that leaves a callback becomes a status (INTERNAL).
+ * also when the function that took the callback fails. Progress and token callbacks run on the thread that called the
+ * library, without locks held, and may use any handle that is not at work; returning non-zero from a progress callback
+ * stops the work with ABORTED, and the number comes back in invar_status_callback_value. Log, allocator and file
+ * functions of a runtime may be called from any of its threads and must not call the library. An exception that leaves
+ * a callback becomes a status (INTERNAL).
  *
  * The library never prints, exits, aborts, installs signal handlers, and writes only where configs say. Of the
  * environment it reads INVAR_CPU_LEVEL (caps the instruction sets, for tests). In a child made by fork every call on a
@@ -197,7 +200,7 @@ typedef void (*invar_drop_fn)(void* user);
 typedef void (*invar_log_fn)(void* user, int32_t level, const char* message, size_t message_size);
 /* alignment is a power of two. Returns NULL when there is no memory. May be called from any thread, several at once. */
 typedef void* (*invar_allocate_fn)(void* user, size_t size, size_t alignment);
-typedef void (*invar_deallocate_fn)(void* user, void* memory, size_t size, size_t alignment);
+typedef void (*invar_deallocate_fn)(void* user, void* memory, size_t size);
 
 /* Read-only files that the host fetches itself. Each function returns INVAR_OK or a status code (INVAR_NOT_FOUND for a
  * path that does not exist). May be called from any thread, several at once; the path ends in NUL. */
@@ -661,12 +664,14 @@ typedef struct invar_optimizer_result {
 INVAR_API INVAR_MUST_USE invar_status* invar_optimizer_create(invar_runtime* runtime, const void* config,
                                                               size_t config_size,
                                                               invar_optimizer** optimizer) INVAR_NOEXCEPT;
-/* parameter: FP32 (updated in place) or BF16 (an FP32 master is kept inside); kept alive. weight_decay: negative takes
- * the config's for rank 2 and more, none below. index: receives 0, 1, ... Since 0.1. */
+/* parameter: FP32 (updated in place) or BF16 (an FP32 master is kept inside); kept alive. decays: the config's weight
+ * decay applies; by rule it does for matrices and not for gains and biases. All parameters are added before the first
+ * step or state. index: receives 0, 1, ... Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_optimizer_add(invar_optimizer* optimizer, invar_tensor* parameter,
-                                                           double weight_decay, int64_t* index) INVAR_NOEXCEPT;
-/* One update of every parameter. gradients: one FP32 tensor for each, of its shape, in the order of their indices. lr:
- * this step's rate. grad_scale: multiplies every gradient first (1 / tokens). result: may be NULL. Since 0.1. */
+                                                           bool decays, int64_t* index) INVAR_NOEXCEPT;
+/* One update of every parameter. gradients: one FP32 tensor for each, with as many elements, in the order of their
+ * indices. lr: this step's rate. grad_scale: multiplies every gradient first (1 / tokens). result: may be NULL. Since
+ * 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_optimizer_step(invar_optimizer* optimizer,
                                                             const invar_tensor* const* gradients,
                                                             int64_t gradient_count, double lr, double grad_scale,
@@ -689,30 +694,31 @@ typedef struct invar_accumulator invar_accumulator;
 typedef struct invar_accumulator_info {
   uint32_t struct_size;
   int32_t finite; /* 1: every sum is */
-  double tokens;
+  int64_t tokens;
   double norm; /* global norm of the sums */
 } invar_accumulator_info;
 
 #define INVAR_ACCUMULATOR_INFO_INIT \
   { (uint32_t)sizeof(invar_accumulator_info), 0, 0, 0 }
 
-/* count: number of gradients, 1 or more. accumulator: owned. Since 0.1. */
-INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_create(invar_runtime* runtime, int64_t count,
+/* elements: of each gradient, copied; count of them, 1 or more. accumulator: owned. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_create(invar_runtime* runtime, const int64_t* elements,
+                                                                int64_t count,
                                                                 invar_accumulator** accumulator) INVAR_NOEXCEPT;
-/* sum[index] += gradient (FP32 or BF16). The first call for an index sets its shape. Since 0.1. */
+/* sum[index] += gradient (FP32 or BF16, of a sum of token losses). Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_add(invar_accumulator* accumulator, int64_t index,
                                                              const invar_tensor* gradient) INVAR_NOEXCEPT;
-/* tokens += tokens of one micro-batch, finite and not negative. Since 0.1. */
+/* Counts tokens (0 or more) of one micro-batch. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_add_tokens(invar_accumulator* accumulator,
-                                                                    double tokens) INVAR_NOEXCEPT;
+                                                                    int64_t tokens) INVAR_NOEXCEPT;
 /* Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_summary(invar_accumulator* accumulator,
                                                                  invar_accumulator_info* info) INVAR_NOEXCEPT;
-/* One sum as an FP32 tensor that shares its memory. FAILED_PRECONDITION before anything was added. gradient: owned.
- * Since 0.1. */
+/* One sum as an FP32 tensor of rank 1 that shares its memory; zeros before anything was added. gradient: owned. Since
+ * 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_gradient(invar_accumulator* accumulator, int64_t index,
                                                                   invar_tensor** gradient) INVAR_NOEXCEPT;
-/* Sums and tokens back to zero; shapes stay. Since 0.1. */
+/* Sums and tokens back to zero. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_reset(invar_accumulator* accumulator) INVAR_NOEXCEPT;
 INVAR_API void invar_accumulator_release(invar_accumulator* accumulator) INVAR_NOEXCEPT;
 

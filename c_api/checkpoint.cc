@@ -1,0 +1,111 @@
+// Checkpoints: inspect, convert, verify, diff, calibrate, export; and benchmarks.
+#include "c_api/internal/work.h"
+#include "core/checkpoint/convert.h"
+#include "core/checkpoint/inspect.h"
+#include "core/checkpoint/verify.h"
+#include "invar/v1/bench.pb.h"
+#include "invar/v1/calibrate.pb.h"
+#include "invar/v1/checkpoint.pb.h"
+#include "invar/v1/convert.pb.h"
+#include "invar/v1/inspect.pb.h"
+#include "invar/v1/report.pb.h"
+
+namespace {
+
+namespace v1 = invar::v1;
+using invar::Result;
+using invar::abi::entry;
+using invar::abi::Outcome;
+using invar::abi::Progress;
+using invar::abi::RuntimeState;
+
+// work(runtime, config, progress) -> Result<Report>.
+template <typename Config, typename Work>
+invar_status* on_runtime(const char* name, invar_runtime* runtime, const void* config, size_t config_size,
+                         invar_cancel* cancel, const invar_progress_callback* progress, invar_bytes** report,
+                         Work&& work) noexcept {
+  return entry(name, [&](const char* function) -> Outcome {
+    if (report != nullptr) *report = nullptr;
+    INVAR_HANDLE(runtime);
+    RuntimeState& state = *runtime->runtime;
+    return invar::abi::run_work<Config>(
+        function, config, config_size, cancel, progress, report,
+        [&](const Config& checked, Progress& adapter) { return work(state, checked, adapter); });
+  });
+}
+
+invar::WorkContext work_context(RuntimeState& state, invar::ThreadPool& pool, Progress& progress, const char* stage) {
+  return {state.files(), pool, progress.flag(),
+          [&progress, stage](int64_t done, int64_t total) { progress.work(stage, "", "bytes", done, total); }};
+}
+
+}  // namespace
+
+invar_status* invar_checkpoint_inspect(invar_runtime* runtime, const void* config, size_t config_size,
+                                       invar_cancel* cancel, const invar_progress_callback* progress,
+                                       invar_bytes** report) noexcept {
+  return on_runtime<v1::InspectConfig>(
+      __func__, runtime, config, config_size, cancel, progress, report,
+      [](RuntimeState& state, const v1::InspectConfig& checked, Progress&) -> Result<v1::InspectReport> {
+        return invar::inspect(checked, state.files());
+      });
+}
+
+invar_status* invar_checkpoint_convert(invar_runtime* runtime, const void* config, size_t config_size,
+                                       invar_cancel* cancel, const invar_progress_callback* progress,
+                                       invar_bytes** report) noexcept {
+  return on_runtime<v1::ConvertConfig>(
+      __func__, runtime, config, config_size, cancel, progress, report,
+      [](RuntimeState& state, const v1::ConvertConfig& checked, Progress& adapter) -> Result<v1::ConvertReport> {
+        const auto pool = state.pool_for(checked.threads());
+        return invar::convert(checked, work_context(state, *pool, adapter, "convert"));
+      });
+}
+
+invar_status* invar_checkpoint_verify(invar_runtime* runtime, const void* config, size_t config_size,
+                                      invar_cancel* cancel, const invar_progress_callback* progress,
+                                      invar_bytes** report) noexcept {
+  return on_runtime<v1::VerifyConfig>(
+      __func__, runtime, config, config_size, cancel, progress, report,
+      [](RuntimeState& state, const v1::VerifyConfig& checked, Progress& adapter) -> Result<v1::VerifyReport> {
+        const auto pool = state.pool_for(checked.threads());
+        return invar::verify(checked, work_context(state, *pool, adapter, "verify"));
+      });
+}
+
+invar_status* invar_checkpoint_diff(invar_runtime* runtime, const void* config, size_t config_size,
+                                    invar_cancel* cancel, const invar_progress_callback* progress,
+                                    invar_bytes** report) noexcept {
+  return on_runtime<v1::DiffConfig>(__func__, runtime, config, config_size, cancel, progress, report,
+                                    [](RuntimeState&, const v1::DiffConfig&, Progress&) -> Result<v1::DiffReport> {
+                                      return invar::abi::unimplemented("invar_checkpoint_diff");
+                                    });
+}
+
+invar_status* invar_checkpoint_calibrate(invar_runtime* runtime, const void* config, size_t config_size,
+                                         invar_cancel* cancel, const invar_progress_callback* progress,
+                                         invar_bytes** report) noexcept {
+  return on_runtime<v1::CalibrateConfig>(
+      __func__, runtime, config, config_size, cancel, progress, report,
+      [](RuntimeState&, const v1::CalibrateConfig&, Progress&) -> Result<v1::CalibrateReport> {
+        return invar::abi::unimplemented("invar_checkpoint_calibrate");
+      });
+}
+
+invar_status* invar_checkpoint_export(invar_runtime* runtime, const void* config, size_t config_size,
+                                      invar_cancel* cancel, const invar_progress_callback* progress,
+                                      invar_bytes** report) noexcept {
+  return on_runtime<v1::ExportConfig>(
+      __func__, runtime, config, config_size, cancel, progress, report,
+      [](RuntimeState&, const v1::ExportConfig&, Progress&) -> Result<v1::ExportReport> {
+        return invar::abi::unimplemented("invar_checkpoint_export");
+      });
+}
+
+invar_status* invar_bench_run(invar_runtime* runtime, const void* config, size_t config_size, invar_cancel* cancel,
+                              const invar_progress_callback* progress, invar_bytes** report) noexcept {
+  return on_runtime<v1::BenchConfig>(__func__, runtime, config, config_size, cancel, progress, report,
+                                     [](RuntimeState&, const v1::BenchConfig&, Progress&) -> Result<v1::BenchReport> {
+                                       return invar::abi::unimplemented("invar_bench_run");
+                                     });
+}
