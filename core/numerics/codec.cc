@@ -201,7 +201,7 @@ uint32_t amax_bits_bf16(const uint16_t* in, int64_t count, CpuLevel level) {
   return bits;
 }
 
-void CodeCounts::merge(const CodeCounts& other) {
+void Fp8Counts::merge(const Fp8Counts& other) {
   nan += other.nan;
   infinite += other.infinite;
   zero += other.zero;
@@ -209,7 +209,7 @@ void CodeCounts::merge(const CodeCounts& other) {
   max_magnitude = std::max(max_magnitude, other.max_magnitude);
 }
 
-void count_codes(DType format, const uint8_t* codes, int64_t count, CodeCounts& counts, CpuLevel level) {
+void count_codes(DType format, const uint8_t* codes, int64_t count, Fp8Counts& counts, CpuLevel level) {
   const int index = index_of(format);
   RawCounts raw{};
   // The tail is counted by scalar code: padding would count as zeros.

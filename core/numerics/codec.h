@@ -63,17 +63,17 @@ uint32_t amax_bits_f32(const float* in, int64_t count, CpuLevel level = cpu_leve
 uint32_t amax_bits_bf16(const uint16_t* in, int64_t count, CpuLevel level = cpu_level());
 
 // What a span of codes holds; spans add up.
-struct CodeCounts {
+struct Fp8Counts {
   int64_t nan = 0;
   int64_t infinite = 0;
   int64_t zero = 0;
   int64_t saturated = 0;       // |code| is the largest finite value's
   uint32_t max_magnitude = 0;  // the largest |code| among finite ones
 
-  void merge(const CodeCounts& other);
-  bool operator==(const CodeCounts&) const = default;
+  void merge(const Fp8Counts& other);
+  bool operator==(const Fp8Counts&) const = default;
 };
-void count_codes(DType format, const uint8_t* codes, int64_t count, CodeCounts& counts, CpuLevel level = cpu_level());
+void count_codes(DType format, const uint8_t* codes, int64_t count, Fp8Counts& counts, CpuLevel level = cpu_level());
 
 // What a conversion to FP16 lost: codes that were finite and became Inf, and codes that were not zero and became
 // zero or subnormal. `out` is the result of convert_fp8_to_f16.

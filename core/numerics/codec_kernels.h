@@ -13,7 +13,7 @@ namespace invar {
 // Position of the 8-bit formats in the tables below.
 enum { kIndexE4M3FN = 0, kIndexE5M2 = 1, kIndexE4M3FNUZ = 2, kIndexE5M2FNUZ = 3, kFp8Formats = 4 };
 
-// Counts of a span as kernels report them; see CodeCounts.
+// Counts of a span as kernels report them; see Fp8Counts.
 struct RawCounts {
   int64_t nan, infinite, zero, saturated;
   uint32_t max_magnitude;

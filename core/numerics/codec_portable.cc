@@ -11,17 +11,10 @@ constexpr DType kOfIndex[kFp8Formats] = {DType::kE4M3FN, DType::kE5M2, DType::kE
 // Below this a table of all 256 results costs more than it saves.
 constexpr int64_t kTableWorthwhile = 512;
 
-uint16_t bf16_product(const FormatInfo& format, const float* values, uint8_t code, float scale) {
-  if (format.is_nan(code)) return static_cast<uint16_t>(std::bit_cast<uint32_t>(values[code]) >> 16);
-  return bf16_from_f32(values[code] * scale);
-}
-
-uint32_t f32_product_bits(const FormatInfo& format, const float* values, uint8_t code, float scale) {
-  return std::bit_cast<uint32_t>(format.is_nan(code) ? values[code] : values[code] * scale);
-}
-
-uint16_t f16_product(const FormatInfo& format, const float* values, uint8_t code, float scale) {
-  return f16_from_f32(std::bit_cast<float>(f32_product_bits(format, values, code, scale)));
+template <int kIndex>
+uint32_t f32_product_bits(const float* values, uint8_t code, float scale) {
+  constexpr FormatInfo kFormat = format_info(kOfIndex[kIndex]);
+  return std::bit_cast<uint32_t>(kFormat.is_nan(code) ? values[code] : values[code] * scale);
 }
 
 // out[i] = rule(in[i]), by table for long spans.
@@ -38,19 +31,27 @@ void by_code(const uint8_t* in, Out* out, int64_t count, const Rule& rule) {
 
 template <int kIndex>
 int64_t fp8_to_bf16(const uint8_t* in, uint16_t* out, int64_t count, float scale) {
-  portable_fp8_to_bf16(kIndex, in, out, count, scale);
+  const float* values = decode_table(kOfIndex[kIndex]);
+  by_code(in, out, count, [=](uint8_t code) {
+    return bf16_from_f32(std::bit_cast<float>(f32_product_bits<kIndex>(values, code, scale)));
+  });
   return count;
 }
 
 template <int kIndex>
 int64_t fp8_to_f32(const uint8_t* in, float* out, int64_t count, float scale) {
-  portable_fp8_to_f32(kIndex, in, out, count, scale);
+  const float* values = decode_table(kOfIndex[kIndex]);
+  by_code(in, out, count,
+          [=](uint8_t code) { return std::bit_cast<float>(f32_product_bits<kIndex>(values, code, scale)); });
   return count;
 }
 
 template <int kIndex>
 int64_t fp8_to_f16(const uint8_t* in, uint16_t* out, int64_t count, float scale) {
-  portable_fp8_to_f16(kIndex, in, out, count, scale);
+  const float* values = decode_table(kOfIndex[kIndex]);
+  by_code(in, out, count, [=](uint8_t code) {
+    return f16_from_f32(std::bit_cast<float>(f32_product_bits<kIndex>(values, code, scale)));
+  });
   return count;
 }
 
@@ -116,18 +117,19 @@ int64_t amax_bf16(const uint16_t* in, int64_t count, uint32_t* bits) {
 template <int kIndex>
 int64_t count_codes(const uint8_t* in, int64_t count, RawCounts* counts) {
   constexpr FormatInfo kFormat = format_info(kOfIndex[kIndex]);
+  // Locals: a byte of the input might be a byte of *counts, as far as the compiler knows.
+  RawCounts sums = *counts;
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t code = in[i], magnitude = code & kFormat.magnitude_mask();
-    if (kFormat.is_nan(code)) {
-      ++counts->nan;
-    } else if (kFormat.is_inf(code)) {
-      ++counts->infinite;
-    } else {
-      counts->zero += magnitude == 0;
-      counts->saturated += magnitude == kFormat.max_code;
-      if (magnitude > counts->max_magnitude) counts->max_magnitude = magnitude;
-    }
+    const bool is_nan = kFormat.is_nan(code), is_inf = kFormat.is_inf(code), is_number = !is_nan && !is_inf;
+    sums.nan += is_nan;
+    sums.infinite += is_inf;
+    sums.zero += is_number & (magnitude == 0);
+    sums.saturated += is_number & (magnitude == kFormat.max_code);
+    const uint32_t finite = is_number ? magnitude : 0;
+    sums.max_magnitude = finite > sums.max_magnitude ? finite : sums.max_magnitude;
   }
+  *counts = sums;
   return count;
 }
 
@@ -137,22 +139,15 @@ int64_t count_codes(const uint8_t* in, int64_t count, RawCounts* counts) {
 }  // namespace
 
 void portable_fp8_to_bf16(int format_index, const uint8_t* in, uint16_t* out, int64_t count, float scale) {
-  const FormatInfo& format = format_info(kOfIndex[format_index]);
-  const float* values = decode_table(format.dtype);
-  by_code(in, out, count, [&](uint8_t code) { return bf16_product(format, values, code, scale); });
+  kCodecPortable.fp8_to_bf16[format_index](in, out, count, scale);
 }
 
 void portable_fp8_to_f32(int format_index, const uint8_t* in, float* out, int64_t count, float scale) {
-  const FormatInfo& format = format_info(kOfIndex[format_index]);
-  const float* values = decode_table(format.dtype);
-  by_code(in, out, count,
-          [&](uint8_t code) { return std::bit_cast<float>(f32_product_bits(format, values, code, scale)); });
+  kCodecPortable.fp8_to_f32[format_index](in, out, count, scale);
 }
 
 void portable_fp8_to_f16(int format_index, const uint8_t* in, uint16_t* out, int64_t count, float scale) {
-  const FormatInfo& format = format_info(kOfIndex[format_index]);
-  const float* values = decode_table(format.dtype);
-  by_code(in, out, count, [&](uint8_t code) { return f16_product(format, values, code, scale); });
+  kCodecPortable.fp8_to_f16[format_index](in, out, count, scale);
 }
 
 const CodecKernels kCodecPortable = {

@@ -250,7 +250,7 @@ TEST_P(EveryLevel, CountsEqualThoseOfOneCodeAtATime) {
     const FormatInfo& info = format_info(format);
     const auto codes = all_codes();
     for (int64_t count : {int64_t{0}, int64_t{1}, int64_t{63}, int64_t{200}, static_cast<int64_t>(codes.size())}) {
-      CodeCounts expected;
+      Fp8Counts expected;
       for (int64_t i = 0; i < count; ++i) {
         const float value = std::fabs(decode(format, codes[i]));
         if (std::isnan(value)) {
@@ -263,7 +263,7 @@ TEST_P(EveryLevel, CountsEqualThoseOfOneCodeAtATime) {
           expected.max_magnitude = std::max(expected.max_magnitude, codes[i] & info.magnitude_mask());
         }
       }
-      CodeCounts counts;
+      Fp8Counts counts;
       count_codes(format, codes.data(), count, counts, GetParam());
       EXPECT_EQ(counts, expected) << name_of(format) << " " << count;
     }

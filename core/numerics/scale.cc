@@ -64,8 +64,8 @@ int64_t count_underflows(const In* x, const uint8_t* codes, int64_t count) {
 }
 
 template <typename In>
-Status quantise_matrix(const BlockGrid& grid, const ScaleRule& rule, const In* x, int64_t ldx, uint8_t* codes,
-                       float* scale_inv, QuantiseStats* stats, CpuLevel level) {
+Status quantize_matrix(const BlockGrid& grid, const ScaleRule& rule, const In* x, int64_t ldx, uint8_t* codes,
+                       float* scale_inv, QuantizeStats* stats, CpuLevel level) {
   if (!is_fp8(rule.format)) {
     return Error(Code::kInvalidArgument, "scale.rule",
                  cat("cannot quantise to ", name_of(rule.format), ": expected an 8-bit float"));
@@ -93,7 +93,7 @@ Status quantise_matrix(const BlockGrid& grid, const ScaleRule& rule, const In* x
 }
 
 template <typename In>
-void quantise_matrix_with(const BlockGrid& grid, DType format, const In* x, int64_t ldx, const float* scale_inv,
+void quantize_matrix_with(const BlockGrid& grid, DType format, const In* x, int64_t ldx, const float* scale_inv,
                           uint8_t* codes, CpuLevel level) {
   for (int64_t row = 0; row < grid.rows; ++row) {
     const float* scales = scale_inv + row / grid.block_rows * grid.grid_cols();
@@ -160,27 +160,27 @@ uint32_t amax_bits(const uint16_t* x_bf16, int64_t rows, int64_t cols, int64_t l
   return amax_bits_of(x_bf16, rows, cols, ldx, level);
 }
 
-Status quantise(const BlockGrid& grid, const ScaleRule& rule, const float* x, int64_t ldx, uint8_t* codes,
-                float* scale_inv, QuantiseStats* stats, CpuLevel level) {
-  return quantise_matrix(grid, rule, x, ldx, codes, scale_inv, stats, level);
+Status quantize(const BlockGrid& grid, const ScaleRule& rule, const float* x, int64_t ldx, uint8_t* codes,
+                float* scale_inv, QuantizeStats* stats, CpuLevel level) {
+  return quantize_matrix(grid, rule, x, ldx, codes, scale_inv, stats, level);
 }
 
-Status quantise(const BlockGrid& grid, const ScaleRule& rule, const uint16_t* x_bf16, int64_t ldx, uint8_t* codes,
-                float* scale_inv, QuantiseStats* stats, CpuLevel level) {
-  return quantise_matrix(grid, rule, x_bf16, ldx, codes, scale_inv, stats, level);
+Status quantize(const BlockGrid& grid, const ScaleRule& rule, const uint16_t* x_bf16, int64_t ldx, uint8_t* codes,
+                float* scale_inv, QuantizeStats* stats, CpuLevel level) {
+  return quantize_matrix(grid, rule, x_bf16, ldx, codes, scale_inv, stats, level);
 }
 
-void quantise_with(const BlockGrid& grid, DType format, const float* x, int64_t ldx, const float* scale_inv,
+void quantize_with(const BlockGrid& grid, DType format, const float* x, int64_t ldx, const float* scale_inv,
                    uint8_t* codes, CpuLevel level) {
-  quantise_matrix_with(grid, format, x, ldx, scale_inv, codes, level);
+  quantize_matrix_with(grid, format, x, ldx, scale_inv, codes, level);
 }
 
-void quantise_with(const BlockGrid& grid, DType format, const uint16_t* x_bf16, int64_t ldx, const float* scale_inv,
+void quantize_with(const BlockGrid& grid, DType format, const uint16_t* x_bf16, int64_t ldx, const float* scale_inv,
                    uint8_t* codes, CpuLevel level) {
-  quantise_matrix_with(grid, format, x_bf16, ldx, scale_inv, codes, level);
+  quantize_matrix_with(grid, format, x_bf16, ldx, scale_inv, codes, level);
 }
 
-void dequantise_to_bf16(const BlockGrid& grid, DType format, const uint8_t* codes, int64_t ld, const float* scale_inv,
+void dequantize_to_bf16(const BlockGrid& grid, DType format, const uint8_t* codes, int64_t ld, const float* scale_inv,
                         uint16_t* out, int64_t ld_out, Store store, CpuLevel level) {
   for (int64_t row = 0; row < grid.rows; ++row) {
     const float* scales = scale_inv + row / grid.block_rows * grid.grid_cols();
@@ -189,7 +189,7 @@ void dequantise_to_bf16(const BlockGrid& grid, DType format, const uint8_t* code
   }
 }
 
-void dequantise_to_f32(const BlockGrid& grid, DType format, const uint8_t* codes, int64_t ld, const float* scale_inv,
+void dequantize_to_f32(const BlockGrid& grid, DType format, const uint8_t* codes, int64_t ld, const float* scale_inv,
                        float* out, int64_t ld_out, CpuLevel level) {
   for (int64_t row = 0; row < grid.rows; ++row) {
     const float* scales = scale_inv + row / grid.block_rows * grid.grid_cols();

@@ -1,8 +1,8 @@
-// Where scales lie on a matrix, how a scale follows from a maximum, and quantising by both.
+// Where scales lie on a matrix, how a scale follows from a maximum, and quantizing by both.
 //
 //   const BlockGrid grid = BlockGrid::blocks(rows, cols, 128, 128);
-//   INVAR_TRY(quantise(grid, {.format = DType::kE4M3FN}, x, cols, codes, scale_inv));
-//   dequantise_to_bf16(grid, DType::kE4M3FN, codes, cols, scale_inv, out, cols);
+//   INVAR_TRY(quantize(grid, {.format = DType::kE4M3FN}, x, cols, codes, scale_inv));
+//   dequantize_to_bf16(grid, DType::kE4M3FN, codes, cols, scale_inv, out, cols);
 //
 // Definition, so that others who write these formats get the same bytes:
 //   amax      = max |x| over the block, in FP32
@@ -62,28 +62,28 @@ Result<float> scale_inv_of(float amax, const ScaleRule& rule);
 uint32_t amax_bits(const float* x, int64_t rows, int64_t cols, int64_t ldx, CpuLevel level = cpu_level());
 uint32_t amax_bits(const uint16_t* x_bf16, int64_t rows, int64_t cols, int64_t ldx, CpuLevel level = cpu_level());
 
-struct QuantiseStats {
+struct QuantizeStats {
   float amax = 0;
-  CodeCounts codes;         // a zero or tiny block shows here as zeros
+  Fp8Counts codes;          // a zero or tiny block shows here as zeros
   int64_t underflowed = 0;  // were not zero and became zero
 };
 
 // format: one of the four 8-bit floats. x: ldx elements between rows. codes: [rows, cols] dense. scale_inv: grid.
 // On failure the message names the block and its first bad element; codes and scale_inv are then unspecified.
-Status quantise(const BlockGrid& grid, const ScaleRule& rule, const float* x, int64_t ldx, uint8_t* codes,
-                float* scale_inv, QuantiseStats* stats = nullptr, CpuLevel level = cpu_level());
-Status quantise(const BlockGrid& grid, const ScaleRule& rule, const uint16_t* x_bf16, int64_t ldx, uint8_t* codes,
-                float* scale_inv, QuantiseStats* stats = nullptr, CpuLevel level = cpu_level());
+Status quantize(const BlockGrid& grid, const ScaleRule& rule, const float* x, int64_t ldx, uint8_t* codes,
+                float* scale_inv, QuantizeStats* stats = nullptr, CpuLevel level = cpu_level());
+Status quantize(const BlockGrid& grid, const ScaleRule& rule, const uint16_t* x_bf16, int64_t ldx, uint8_t* codes,
+                float* scale_inv, QuantizeStats* stats = nullptr, CpuLevel level = cpu_level());
 // With scales that are given (delayed scaling, re-encoding): values beyond them saturate, NaN stays NaN.
-void quantise_with(const BlockGrid& grid, DType format, const float* x, int64_t ldx, const float* scale_inv,
+void quantize_with(const BlockGrid& grid, DType format, const float* x, int64_t ldx, const float* scale_inv,
                    uint8_t* codes, CpuLevel level = cpu_level());
-void quantise_with(const BlockGrid& grid, DType format, const uint16_t* x_bf16, int64_t ldx, const float* scale_inv,
+void quantize_with(const BlockGrid& grid, DType format, const uint16_t* x_bf16, int64_t ldx, const float* scale_inv,
                    uint8_t* codes, CpuLevel level = cpu_level());
 
 // out[r, c] = decode(code) * scale_inv of its block. ld: elements between rows of codes and of out.
-void dequantise_to_bf16(const BlockGrid& grid, DType format, const uint8_t* codes, int64_t ld, const float* scale_inv,
+void dequantize_to_bf16(const BlockGrid& grid, DType format, const uint8_t* codes, int64_t ld, const float* scale_inv,
                         uint16_t* out, int64_t ld_out, Store store = Store::kCached, CpuLevel level = cpu_level());
-void dequantise_to_f32(const BlockGrid& grid, DType format, const uint8_t* codes, int64_t ld, const float* scale_inv,
+void dequantize_to_f32(const BlockGrid& grid, DType format, const uint8_t* codes, int64_t ld, const float* scale_inv,
                        float* out, int64_t ld_out, CpuLevel level = cpu_level());
 
 }  // namespace invar

@@ -98,7 +98,7 @@ TEST(ScaleRule, AStoredDtypeRoundsTheScaleThatIsUsed) {
 }
 
 // Plain loops over the definition in the header.
-void reference_quantise(const BlockGrid& grid, const ScaleRule& rule, const float* x, int64_t ldx, uint8_t* codes,
+void reference_quantize(const BlockGrid& grid, const ScaleRule& rule, const float* x, int64_t ldx, uint8_t* codes,
                         float* scale_inv) {
   for (int64_t row = 0; row < grid.rows; row += grid.block_rows) {
     for (int64_t col = 0; col < grid.cols; col += grid.block_cols) {
@@ -118,7 +118,7 @@ void reference_quantise(const BlockGrid& grid, const ScaleRule& rule, const floa
   }
 }
 
-TEST(Quantise, EqualsTheDefinitionForEveryGranularityAndLevel) {
+TEST(Quantize, EqualsTheDefinitionForEveryGranularityAndLevel) {
   const int64_t ldx = 301;
   const auto x = normals(260 * ldx, 5);
   std::vector<uint16_t> x_bf16(x.size());
@@ -134,23 +134,23 @@ TEST(Quantise, EqualsTheDefinitionForEveryGranularityAndLevel) {
         const size_t elements = static_cast<size_t>(grid.rows * grid.cols), scales = static_cast<size_t>(grid.count());
         std::vector<uint8_t> expected(elements), codes(elements);
         std::vector<float> expected_scale(scales), scale(scales);
-        reference_quantise(grid, rule, x.data(), ldx, expected.data(), expected_scale.data());
-        ASSERT_TRUE(quantise(grid, rule, x.data(), ldx, codes.data(), scale.data(), nullptr, level).ok());
+        reference_quantize(grid, rule, x.data(), ldx, expected.data(), expected_scale.data());
+        ASSERT_TRUE(quantize(grid, rule, x.data(), ldx, codes.data(), scale.data(), nullptr, level).ok());
         ASSERT_EQ(codes, expected);
         ASSERT_EQ(scale, expected_scale);
         std::vector<uint8_t> again(elements);
-        quantise_with(grid, format, x.data(), ldx, scale.data(), again.data(), level);
+        quantize_with(grid, format, x.data(), ldx, scale.data(), again.data(), level);
         ASSERT_EQ(again, codes);
-        reference_quantise(grid, rule, x_rounded.data(), ldx, expected.data(), expected_scale.data());
-        ASSERT_TRUE(quantise(grid, rule, x_bf16.data(), ldx, codes.data(), scale.data(), nullptr, level).ok());
+        reference_quantize(grid, rule, x_rounded.data(), ldx, expected.data(), expected_scale.data());
+        ASSERT_TRUE(quantize(grid, rule, x_bf16.data(), ldx, codes.data(), scale.data(), nullptr, level).ok());
         ASSERT_EQ(codes, expected);
         ASSERT_EQ(scale, expected_scale);
         // Back again, elementwise by the definition.
         std::vector<uint16_t> out(elements);
         std::vector<float> wide(elements);
-        dequantise_to_bf16(grid, format, codes.data(), grid.cols, scale.data(), out.data(), grid.cols, Store::kCached,
+        dequantize_to_bf16(grid, format, codes.data(), grid.cols, scale.data(), out.data(), grid.cols, Store::kCached,
                            level);
-        dequantise_to_f32(grid, format, codes.data(), grid.cols, scale.data(), wide.data(), grid.cols, level);
+        dequantize_to_f32(grid, format, codes.data(), grid.cols, scale.data(), wide.data(), grid.cols, level);
         for (int64_t r = 0; r < grid.rows; ++r) {
           for (int64_t c = 0; c < grid.cols; ++c) {
             const float s = scale[r / grid.block_rows * grid.grid_cols() + c / grid.block_cols];
@@ -164,39 +164,39 @@ TEST(Quantise, EqualsTheDefinitionForEveryGranularityAndLevel) {
   }
 }
 
-TEST(Quantise, ReencodingWhatWasDecodedGivesTheSameCodes) {
+TEST(Quantize, ReencodingWhatWasDecodedGivesTheSameCodes) {
   const auto x = normals(256 * 256, 9);
   const BlockGrid grid = BlockGrid::blocks(256, 256, 128, 128);
   std::vector<uint8_t> codes(x.size()), again(x.size());
   std::vector<float> scale(static_cast<size_t>(grid.count()));
-  ASSERT_TRUE(quantise(grid, {DType::kE4M3FN}, x.data(), 256, codes.data(), scale.data()).ok());
+  ASSERT_TRUE(quantize(grid, {DType::kE4M3FN}, x.data(), 256, codes.data(), scale.data()).ok());
   std::vector<uint16_t> bf16(x.size());
-  dequantise_to_bf16(grid, DType::kE4M3FN, codes.data(), 256, scale.data(), bf16.data(), 256);
-  quantise_with(grid, DType::kE4M3FN, bf16.data(), 256, scale.data(), again.data());
+  dequantize_to_bf16(grid, DType::kE4M3FN, codes.data(), 256, scale.data(), bf16.data(), 256);
+  quantize_with(grid, DType::kE4M3FN, bf16.data(), 256, scale.data(), again.data());
   EXPECT_EQ(codes, again);
 }
 
-TEST(Quantise, NamesTheFirstNonFiniteElement) {
+TEST(Quantize, NamesTheFirstNonFiniteElement) {
   auto x = normals(200 * 300, 5);
   x[150 * 300 + 170] = kNan;
   std::vector<uint8_t> codes(x.size());
   const BlockGrid grid = BlockGrid::blocks(200, 300, 128, 128);
   std::vector<float> scale(static_cast<size_t>(grid.count()));
-  const Status status = quantise(grid, {DType::kE4M3FN}, x.data(), 300, codes.data(), scale.data());
+  const Status status = quantize(grid, {DType::kE4M3FN}, x.data(), 300, codes.data(), scale.data());
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.reason(), "scale.non_finite");
   EXPECT_NE(status.message().find("[150, 170]"), std::string::npos) << status.message();
-  const Status wrong = quantise(grid, {DType::kE8M0}, x.data(), 300, codes.data(), scale.data());
+  const Status wrong = quantize(grid, {DType::kE8M0}, x.data(), 300, codes.data(), scale.data());
   EXPECT_EQ(wrong.reason(), "scale.rule");
 }
 
-TEST(Quantise, AnAllZeroRowGivesZerosAndScaleOne) {
+TEST(Quantize, AnAllZeroRowGivesZerosAndScaleOne) {
   std::vector<float> x(2 * 64, 0.0f);
   x[64] = 3.0f;
   std::vector<uint8_t> codes(x.size(), 0xEE);
   float scale[2];
-  QuantiseStats stats;
-  ASSERT_TRUE(quantise(BlockGrid::per_row(2, 64), {DType::kE4M3FN}, x.data(), 64, codes.data(), scale, &stats).ok());
+  QuantizeStats stats;
+  ASSERT_TRUE(quantize(BlockGrid::per_row(2, 64), {DType::kE4M3FN}, x.data(), 64, codes.data(), scale, &stats).ok());
   EXPECT_EQ(scale[0], 1.0f);
   EXPECT_EQ(scale[1], 3.0f / 448.0f);
   EXPECT_TRUE(std::all_of(codes.begin(), codes.begin() + 64, [](uint8_t code) { return code == 0; }));
@@ -206,19 +206,19 @@ TEST(Quantise, AnAllZeroRowGivesZerosAndScaleOne) {
   EXPECT_EQ(stats.underflowed, 0);
 }
 
-TEST(Quantise, CountsWhatUnderflowsUnderAnOutlier) {
+TEST(Quantize, CountsWhatUnderflowsUnderAnOutlier) {
   std::vector<float> x(128, 1e-9f);
   x[5] = 1000.0f;
   std::vector<uint8_t> codes(x.size());
   float scale = 0;
-  QuantiseStats stats;
+  QuantizeStats stats;
   ASSERT_TRUE(
-      quantise(BlockGrid::per_tensor(1, 128), {DType::kE4M3FN}, x.data(), 128, codes.data(), &scale, &stats).ok());
+      quantize(BlockGrid::per_tensor(1, 128), {DType::kE4M3FN}, x.data(), 128, codes.data(), &scale, &stats).ok());
   EXPECT_EQ(stats.underflowed, 127);
 }
 
 // Golden figures for N(0, 1): what the significand gives, whatever the granularity (the scale moves them by 0.3 dB).
-TEST(Quantise, SqnrOfNormalDataIsTheFormatsOwn) {
+TEST(Quantize, SqnrOfNormalDataIsTheFormatsOwn) {
   const int64_t rows = 256, cols = 512;
   const auto x = normals(rows * cols, 21);
   struct Golden {
@@ -241,8 +241,8 @@ TEST(Quantise, SqnrOfNormalDataIsTheFormatsOwn) {
     std::vector<uint8_t> codes(x.size());
     std::vector<float> scale(static_cast<size_t>(golden.grid.count())), back(x.size());
     ASSERT_TRUE(
-        quantise(golden.grid, {golden.format, golden.power_of_two}, x.data(), cols, codes.data(), scale.data()).ok());
-    dequantise_to_f32(golden.grid, golden.format, codes.data(), cols, scale.data(), back.data(), cols);
+        quantize(golden.grid, {golden.format, golden.power_of_two}, x.data(), cols, codes.data(), scale.data()).ok());
+    dequantize_to_f32(golden.grid, golden.format, codes.data(), cols, scale.data(), back.data(), cols);
     ErrorStats stats;
     stats.add(x.data(), back.data(), rows * cols);
     std::printf("%-8s %3lld x %3lld%s: %.2f dB\n", std::string(name_of(golden.format)).c_str(),
