@@ -1,7 +1,12 @@
 // A plain driver for a libFuzzer entry point: runs every file of the folders given, then mutations of them, from a
 // fixed seed so that a failure repeats. Usage: NAME_fuzz [--mutations N] [--seed S] FILE_OR_FOLDER...
-// On a crash the input lies in the file named by TEST_TMPDIR (or the working folder): crash.input.
+// On a crash the input lies in the folder named by TEST_TMPDIR (or the working folder): crash.input. Under a sanitizer,
+// which ends the program itself, run again with the same seed.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,17 +20,28 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
 
-std::string crash_path() {
-  const char* folder = std::getenv("TEST_TMPDIR");
-  return invar::join_path(folder != nullptr ? folder : ".", "crash.input");
+// What runs now, for the handler: it may only touch plain memory and make system calls.
+const char* g_input = nullptr;
+size_t g_size = 0;
+char g_crash_path[4096];
+
+extern "C" void save_input(int signal_number) {
+  const int fd = ::open(g_crash_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd >= 0) {
+    const bool written = ::write(fd, g_input, g_size) == static_cast<ssize_t>(g_size);
+    ::close(fd);
+    if (written) {
+      static const char kNote[] = "fuzz: the input was saved as crash.input\n";
+      (void)!::write(2, kNote, sizeof(kNote) - 1);
+    }
+  }
+  ::signal(signal_number, SIG_DFL);
+  ::raise(signal_number);
 }
 
 void run(const std::string& input) {
-  // Written first: after an abort there is no second chance.
-  if (FILE* file = std::fopen(crash_path().c_str(), "wb")) {
-    std::fwrite(input.data(), 1, input.size(), file);
-    std::fclose(file);
-  }
+  g_input = input.data();
+  g_size = input.size();
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
 }
 
@@ -119,10 +135,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "no inputs: name files or folders\n");
     return 2;
   }
+  const char* folder = std::getenv("TEST_TMPDIR");
+  std::snprintf(g_crash_path, sizeof(g_crash_path), "%s/crash.input", folder != nullptr ? folder : ".");
+  for (const int signal_number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::signal(signal_number, save_input);
   for (const std::string& input : inputs) run(input);
   invar::Rng rng(seed);
   for (uint64_t i = 0; i < mutations; ++i) run(mutate(inputs[rng.next_below(inputs.size())], inputs, rng));
-  std::remove(crash_path().c_str());
   std::printf("%zu inputs and %llu mutations from seed %llu\n", inputs.size(),
               static_cast<unsigned long long>(mutations), static_cast<unsigned long long>(seed));
   return 0;
