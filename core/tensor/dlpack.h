@@ -1,5 +1,11 @@
-// DLPack 1.x, the memory layout by which array libraries hand tensors to each other (dmlc/dlpack, dlpack.h).
-// The structs are declared here by the published layout, so that no header of it is needed.
+// DLPack in and out: sharing a tensor's memory with another library in the same process.
+//
+//   INVAR_ASSIGN(DLManagedTensorVersioned* managed, tensor_to_dlpack(tensor));  // its user calls managed->deleter
+//   INVAR_ASSIGN(Tensor tensor, tensor_from_dlpack(managed));                   // takes over on success
+//
+// Structures as the public specification lays them out (https://dmlc.github.io/dlpack/latest/c_api.html), so that
+// no header of it is needed: ABI major version 1 with the data types of 1.1, and the unversioned form before it.
+// Thread rule: as Tensor; a deleter may run on any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,26 +37,40 @@ struct DLTensor {
   int32_t ndim;
   DLDataType dtype;
   int64_t* shape;
-  int64_t* strides;  // in elements; null: row-major without gaps
+  int64_t* strides;  // in elements; null (before 1.2): row-major without gaps
   uint64_t byte_offset;
+};
+
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void* manager_ctx;
+  void (*deleter)(struct DLManagedTensor* self);
 };
 
 struct DLManagedTensorVersioned {
   DLPackVersion version;
   void* manager_ctx;
-  void (*deleter)(DLManagedTensorVersioned* self);
-  uint64_t flags;  // bit 0: read only
+  void (*deleter)(struct DLManagedTensorVersioned* self);
+  uint64_t flags;  // bit 0: read only; bit 1: copied; bit 2: elements below a byte are padded to one
   DLTensor dl_tensor;
 };
-}
+
+}  // extern "C"
 
 namespace invar {
 
-// Takes `managed` over on success: its deleter runs with the last reference. On failure it stays the caller's.
-// "dlpack.version", "dlpack.device", "dlpack.dtype", "dlpack.layout", "dlpack.read_only".
-Result<Tensor> tensor_from_dlpack(DLManagedTensorVersioned* managed);
+// The DLPack type of a dtype; code 255 where there is none. E2M1 is packed.
+DLDataType dlpack_type_of(DType dtype);
+// kUnspecified where there is none.
+DType dtype_from_dlpack(DLDataType type);
 
-// A managed tensor that shares the memory. "dlpack.quantized", "dlpack.dtype".
+// Takes `managed` over on success: its deleter runs with the last reference. On failure it stays the caller's.
+// "dlpack.version", "dlpack.device", "dlpack.dtype", "dlpack.layout", "dlpack.read_only", "tensor.shape".
+Result<Tensor> tensor_from_dlpack(DLManagedTensorVersioned* managed);
+Result<Tensor> tensor_from_dlpack(DLManagedTensor* managed);
+
+// A managed tensor that shares the memory and keeps it alive. "dlpack.quantized": there is no place for scales.
 Result<DLManagedTensorVersioned*> tensor_to_dlpack(const Tensor& tensor);
+Result<DLManagedTensor*> tensor_to_dlpack_unversioned(const Tensor& tensor);
 
 }  // namespace invar
