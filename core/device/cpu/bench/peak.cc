@@ -30,13 +30,17 @@ void fma256(long rounds) { RUN("vfmadd231ps", "ymm"); }
 void fma512(long rounds) { RUN("vfmadd231ps", "zmm"); }
 void dot512(long rounds) { RUN("vdpbf16ps", "zmm"); }
 
-double best(void (*run)(long), double flops_per_instruction, double seconds) {
+double rate_of(void (*run)(long), double flops_per_instruction, double seconds) {
   const long rounds = static_cast<long>(seconds * 1e9 / 12) + 1;  // about one instruction a nanosecond
+  const double start = seconds_now();
+  run(rounds);
+  return 12.0 * static_cast<double>(rounds) * flops_per_instruction / (seconds_now() - start) / 1e9;
+}
+
+double best(void (*run)(long), double flops_per_instruction, double seconds) {
   double found = 0;
   for (int i = 0; i < 5; ++i) {
-    const double start = seconds_now();
-    run(rounds);
-    const double rate = 12.0 * static_cast<double>(rounds) * flops_per_instruction / (seconds_now() - start) / 1e9;
+    const double rate = rate_of(run, flops_per_instruction, seconds);
     if (rate > found) found = rate;
   }
   return found;
@@ -46,6 +50,12 @@ double best(void (*run)(long), double flops_per_instruction, double seconds) {
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double fma_now(double seconds) {
+  const CpuFeatures& features = cpu_features();
+  if (features.avx512) return rate_of(fma512, 32, seconds);
+  return features.avx2 ? rate_of(fma256, 16, seconds) : 0;
 }
 
 Peak measure_peak(double seconds) {

@@ -11,6 +11,10 @@ struct Peak {
 // Best of several runs of about `seconds` each.
 Peak measure_peak(double seconds);
 
+// FP32 FMA peak from one run of about `seconds`. Machines whose cores share units with other work change their
+// speed from one millisecond to the next: take it beside every measurement and compare medians of the quotient.
+double fma_now(double seconds);
+
 double seconds_now();
 
 }  // namespace invar::cpu

@@ -52,7 +52,8 @@ struct Part {
   int64_t n;  // 0 < n < kLanes
 };
 
-INVAR_INLINE F32 set(float value) { return F32{} + value; }
+// x - 0 is x for every x, and compiles to a broadcast; 0 + x would be an addition (it turns -0 into 0).
+INVAR_INLINE F32 set(float value) { return value - F32{}; }
 INVAR_INLINE U32 set_u32(uint32_t value) { return U32{} + value; }
 INVAR_INLINE F32 zero() { return F32{}; }
 INVAR_INLINE U32 bits(F32 value) { return reinterpret_cast<U32>(value); }
