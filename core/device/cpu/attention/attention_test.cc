@@ -82,7 +82,7 @@ void Attention::check(const Shape& shape, int32_t dtype, bool with_backward) {
 
 TEST_P(Attention, EveryLengthOfOneSequence) {
   for (int32_t dtype : {kF32, kBF16}) {
-    for (int32_t n : {1, 2, 5, 6, 7, 16, 17, 47, 48, 49, 63, 64, 65, 97, 130}) {
+    for (int32_t n : {1, 5, 6, 7, 16, 17, 48, 49, 64, 65, 115}) {
       SCOPED_TRACE(testing::Message() << "dtype " << dtype << " tokens " << n);
       check({2, 1, 64, {0, n}, {0, n}}, dtype, true);
     }
@@ -91,17 +91,17 @@ TEST_P(Attention, EveryLengthOfOneSequence) {
 
 TEST_P(Attention, HeadSizesAndGroups) {
   for (int32_t dtype : {kF32, kBF16}) {
-    for (int64_t dim : {1, 8, 20, 48, 64, 80, 96, 128, 192}) {
+    for (int64_t dim : {1, 20, 64, 80, 128, 192}) {
       SCOPED_TRACE(testing::Message() << "dtype " << dtype << " dim " << dim);
-      check({6, 2, dim, {0, 70}, {0, 70}}, dtype, true);
-      check({3, 3, dim, {0, 33}, {0, 33}}, dtype, true);
+      check({6, 2, dim, {0, 27}, {0, 27}}, dtype, true);
+      check({1, 1, dim, {0, 67}, {0, 67}}, dtype, true);
     }
   }
 }
 
 TEST_P(Attention, PackedSequencesOfAnyLength) {
   for (int32_t dtype : {kF32, kBF16}) {
-    check({4, 2, 64, {0, 1, 1, 50, 114, 115, 245}, {0, 1, 1, 50, 114, 115, 245}}, dtype, true);
+    check({4, 2, 24, {0, 1, 1, 50, 114, 115, 185}, {0, 1, 1, 50, 114, 115, 185}}, dtype, true);
     check({2, 2, 32, {3, 20, 100}, {7, 24, 104}}, dtype, true);
   }
 }
@@ -110,7 +110,7 @@ TEST_P(Attention, CachesLongerThanTheQueries) {
   for (int32_t dtype : {kF32, kBF16}) {
     check({4, 2, 64, {0, 1, 4, 6}, {0, 700, 703, 1900}}, dtype, false);
     check({8, 1, 40, {0, 1}, {0, 1}}, dtype, false);
-    check({4, 2, 64, {0, 9, 70}, {0, 300, 371}}, dtype, true);
+    check({4, 2, 32, {0, 9, 70}, {0, 200, 271}}, dtype, true);
     check({2, 2, 64, {0, 2}, {0, 900}, 0, 100}, dtype, false);
     check({2, 2, 64, {0, 2}, {0, 900}, 2.5f, 0}, dtype, false);
   }
@@ -118,21 +118,22 @@ TEST_P(Attention, CachesLongerThanTheQueries) {
 
 TEST_P(Attention, WindowsAndCaps) {
   for (int32_t dtype : {kF32, kBF16}) {
-    for (int64_t window : {1, 3, 17, 64, 100, 1000}) {
+    for (int64_t window : {1, 17, 64, 1000}) {
       SCOPED_TRACE(testing::Message() << "dtype " << dtype << " window " << window);
-      check({2, 1, 64, {0, 200}, {0, 200}, 0, window}, dtype, true);
+      check({2, 1, 16, {0, 170}, {0, 170}, 0, window}, dtype, true);
     }
-    check({2, 1, 64, {0, 150}, {0, 150}, 1.5f, 0}, dtype, true);
-    check({2, 1, 64, {0, 30, 150}, {0, 40, 200}, 3.f, 20}, dtype, true);
+    check({2, 1, 32, {0, 100}, {0, 100}, 1.5f, 0}, dtype, true);
+    check({2, 1, 32, {0, 30, 150}, {0, 40, 200}, 3.f, 20}, dtype, true);
   }
 }
 
 TEST_P(Attention, SeveralChunksOfKeys) {
-  check({2, 1, 16, {0, 1100}, {0, 1100}}, kBF16, true);
-  check({2, 1, 16, {0, 700}, {0, 1100}, 0, 600}, kF32, true);
+  check({2, 1, 4, {0, 1100}, {0, 1100}, 0, 150}, kBF16, true);
+  check({1, 1, 4, {0, 600}, {0, 600}}, kF32, true);
+  check({2, 1, 4, {0, 200}, {0, 1100}, 0, 600}, kF32, true);
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, Attention, testing::ValuesIn(usable_levels()), level_test_name);
+INSTANTIATE_TEST_SUITE_P(Levels, Attention, testing::ValuesIn(vector_levels()), level_test_name);
 
 }  // namespace
 }  // namespace invar::cpu

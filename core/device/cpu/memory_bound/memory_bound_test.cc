@@ -322,7 +322,7 @@ TEST_P(MemoryBound, AdamwStepsAListOfTensors) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, MemoryBound, testing::ValuesIn(usable_levels()), level_test_name);
+INSTANTIATE_TEST_SUITE_P(Levels, MemoryBound, testing::ValuesIn(vector_levels()), level_test_name);
 
 }  // namespace
 }  // namespace invar::cpu

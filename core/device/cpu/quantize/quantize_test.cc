@@ -28,8 +28,10 @@ class Quantize : public testing::TestWithParam<Level> {
     for (int32_t x_dtype : {kF32, kBF16}) {
       Stored x(x_dtype, values);
       for (DType format : kFormats8) {
+        // The last two formats run the scalar code itself.
+        if (format != DType::kE4M3FN && format != DType::kE5M2 && rows > 5) continue;
         for (const Units& units : kUnits) {
-          for (int flags = 0; flags < 4; ++flags) {
+          for (int flags = 0; flags < 3; ++flags) {
             struct Result {
               std::vector<uint8_t> codes;
               std::vector<float> scale_inv;
@@ -73,9 +75,8 @@ class Quantize : public testing::TestWithParam<Level> {
 };
 
 TEST_P(Quantize, EveryGranularityWithRaggedEnds) {
-  for (int64_t rows : {1, 5, 130}) {
-    for (int64_t cols : {1, 15, 128, 259}) check(rows, cols, random_floats(rows * (cols + 3), 1, 3));
-  }
+  const int64_t shapes[][2] = {{1, 1}, {5, 15}, {130, 128}, {1, 259}, {131, 133}};
+  for (const auto& [rows, cols] : shapes) check(rows, cols, random_floats(rows * (cols + 3), 1, 3));
 }
 
 TEST_P(Quantize, ZeroTinyAndHugeUnits) {
@@ -150,7 +151,7 @@ TEST_P(Quantize, OutputsMayBeLeftOut) {
   for (float scale : scales) EXPECT_GT(scale, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, Quantize, testing::ValuesIn(usable_levels()), level_test_name);
+INSTANTIATE_TEST_SUITE_P(Levels, Quantize, testing::ValuesIn(vector_levels()), level_test_name);
 
 }  // namespace
 }  // namespace invar::cpu

@@ -31,10 +31,12 @@ inline void expect_close(const Stored& actual, const Stored& expected, double un
   }
 }
 
-// Every level this machine can run, lowest first.
-inline std::vector<Level> usable_levels() {
+// Every level this machine can run that has vectors of its own, lowest first: above kAvx512 only products differ.
+inline std::vector<Level> vector_levels() {
   std::vector<Level> levels;
-  for (CpuLevel level : usable_cpu_levels()) levels.push_back(static_cast<Level>(level));
+  for (CpuLevel level : usable_cpu_levels()) {
+    if (level <= CpuLevel::kAvx512) levels.push_back(static_cast<Level>(level));
+  }
   return levels;
 }
 
