@@ -210,29 +210,28 @@ void invar_runtime_options_init(invar_runtime_options* options) noexcept {
 
 invar_status* invar_runtime_create(const invar_runtime_options* options, invar_runtime** runtime) noexcept {
   return entry(__func__, [&](const char* function) -> Outcome {
-    using namespace invar::abi;
     if (runtime != nullptr) *runtime = nullptr;
     invar_runtime_options given = INVAR_RUNTIME_OPTIONS_INIT;
     if (options != nullptr) {
       constexpr size_t kVersion1 = offsetof(invar_runtime_options, file_drop) + sizeof(invar_drop_fn);
-      INVAR_TRY(copy_struct(function, options, kVersion1, &given));
+      INVAR_TRY(invar::abi::copy_struct(function, options, kVersion1, &given));
     }
     // From here on every path drops what the host handed over.
-    auto log_dropper = std::make_shared<Dropper>(given.log_drop, given.log_user);
-    std::shared_ptr<HostAllocator> allocator(new HostAllocator{
+    auto log_dropper = std::make_shared<invar::abi::Dropper>(given.log_drop, given.log_user);
+    std::shared_ptr<invar::abi::HostAllocator> allocator(new invar::abi::HostAllocator{
         given.allocate, given.deallocate, given.allocator_user, {given.allocator_drop, given.allocator_user}});
-    auto file_dropper = std::make_shared<Dropper>(given.file_drop, given.file_user);
+    auto file_dropper = std::make_shared<invar::abi::Dropper>(given.file_drop, given.file_user);
     INVAR_REQUIRE(runtime);
-    INVAR_TRY(check_options(function, given));
-    auto state = std::make_shared<RuntimeState>();
+    INVAR_TRY(invar::abi::check_options(function, given));
+    auto state = std::make_shared<invar::abi::RuntimeState>();
     state->pool = std::make_shared<invar::ThreadPool>(given.threads);
     state->threads = state->pool->threads();
-    use_log(given, std::move(log_dropper), state.get());
-    use_allocator(given, std::move(allocator), state.get());
+    invar::abi::use_log(given, std::move(log_dropper), state.get());
+    invar::abi::use_allocator(given, std::move(allocator), state.get());
     if (given.file_size != nullptr) {
-      state->host_files =
-          make_host_files({given.file_prefix, given.file_size, given.file_read_at, given.file_list, given.file_user},
-                          std::move(file_dropper));
+      state->host_files = invar::abi::make_host_files(
+          {given.file_prefix, given.file_size, given.file_read_at, given.file_list, given.file_user},
+          std::move(file_dropper));
     }
     state->device_options.log = state->log;
     INVAR_ASSIGN(state->device, state->open_device("cpu", state->pool));

@@ -211,6 +211,8 @@ TEST(Overrides, SetScalarsListsMapsAndMessages) {
   EXPECT_EQ(to_json(config, false),
             R"({"output":"a=b","data":{"paths":["a,b.txt","c"]},"precision":{"ladder":{"warmup_steps":3}},)"
             R"("optimizer":{"lr":3e-4}})");
+  EXPECT_EQ(failure(set(config, "output=[a] folder")), "ok");
+  EXPECT_EQ(config.output(), "[a] folder");
   EXPECT_EQ(failure(set(config, "data.paths=[\"x\", \"y\"]")), "ok");
   EXPECT_EQ(config.data().paths_size(), 2);
   EXPECT_EQ(failure(set(config, "precision.ladder=null")), "ok");

@@ -73,9 +73,9 @@ Status apply_override(Node& root, std::string_view assignment) {
         values.clear();
         return {};
       }
-      if (text.starts_with('[') || (text.starts_with('{') && field->kind != Kind::kString)) {
-        return merge_json(*node, parent_key(path), cat("{\"", name, "\":", text, "}"));
-      }
+      const bool is_json = (field->repeated && text.starts_with('[')) ||
+                           ((field->kind == Kind::kMessage || field->kind == Kind::kMap) && text.starts_with('{'));
+      if (is_json) return merge_json(*node, parent_key(path), cat("{\"", name, "\":", text, "}"));
       INVAR_ASSIGN(auto value, parse_scalar(*field, text, path));
       if (!append || !field->repeated) values.clear();
       values.push_back(std::move(value));
