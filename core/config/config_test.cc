@@ -183,6 +183,13 @@ TEST(Text, ReadsProtobufTextForm) {
   EXPECT_EQ(config->precision().recipe(), v1::RECIPE_BF16);
 }
 
+TEST(Text, IsReadByOtherReaders) {
+  TrainConfig config;
+  config.mutable_precision()->set_recipe(v1::RECIPE_BF16);
+  config.mutable_optimizer()->set_eps(std::numeric_limits<double>::infinity());
+  EXPECT_EQ(to_text(config), "precision {\n  recipe: RECIPE_BF16\n}\noptimizer {\n  eps: inf\n}\n");
+}
+
 TEST(Text, ErrorsNameLineAndPath) {
   const auto train = [](const std::string& text) { return failure(from_text<TrainConfig>(text)); };
   EXPECT_EQ(train("\noptimizer { learning_rate: 1 }"),

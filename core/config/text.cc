@@ -235,6 +235,14 @@ std::string quoted_text(std::string_view text) {
   return out + '"';
 }
 
+// Other readers of the text form know the full names only.
+std::string enum_full_name(const Field& field, const Value& value) {
+  for (const EnumValue& each : field.enumeration->values) {
+    if (each.number == value.as_int()) return each.full_name;
+  }
+  return std::to_string(value.as_int());
+}
+
 void write(const Node& node, const std::string& indent, std::string& out) {
   for (const Field& field : node.type->fields) {
     for (const Value& value : node.of(field)) {
@@ -249,6 +257,8 @@ void write(const Node& node, const std::string& indent, std::string& out) {
         out += ": " + quoted_text(value.text) + "\n";
       } else if (field.kind == Kind::kDouble && !std::isfinite(value.as_double())) {
         out += std::isnan(value.as_double()) ? ": nan\n" : value.as_double() > 0 ? ": inf\n" : ": -inf\n";
+      } else if (field.kind == Kind::kEnum) {
+        out += ": " + enum_full_name(field, value) + "\n";
       } else {
         out += ": " + scalar_text(field, value) + "\n";
       }

@@ -28,6 +28,13 @@ void start_library(Context& context) {
   cancel_on_interrupt(cancel);
 }
 
+// "optimizer.lr=3e-4", and not "./a=b".
+bool is_override(const std::string& text) {
+  const size_t equals = text.find('=');
+  return equals != std::string::npos && equals > 0 &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.+") == equals && text[0] != '.';
+}
+
 }  // namespace
 
 Command::Command(CLI::App& parent, Context& context, const std::string& name, const std::string& description,
@@ -46,7 +53,12 @@ Command::Command(CLI::App& parent, Context& context, const std::string& name, co
 
 CLI::Option* Command::value(const std::string& flag, const std::string& key, const std::string& help) {
   return app_->add_option_function<std::string>(
-      flag, [this, key](const std::string& given) { assignments_.push_back(key + "=" + given); }, help);
+      flag,
+      [this, key, positional = flag[0] != '-'](const std::string& given) {
+        // With --config, key=value may stand where a path would.
+        assignments_.push_back(positional && is_override(given) ? given : key + "=" + given);
+      },
+      help);
 }
 
 CLI::Option* Command::flag(const std::string& name, const std::string& key, const std::string& setting,

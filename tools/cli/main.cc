@@ -16,6 +16,13 @@ constexpr char kFooter[] =
     "  5    internal error\n"
     "  130  interrupted (a training run has written its checkpoint)\n";
 
+bool has_subcommand(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == name) return true;
+  }
+  return false;
+}
+
 int run(int argc, char** argv) {
   cli::Context context;
   std::vector<std::unique_ptr<cli::Command>> commands;
@@ -34,7 +41,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "invar: %s\n", error.what());
+    const bool unknown = argc > 1 && argv[1][0] != '-' && !has_subcommand(app, argv[1]);
+    if (unknown) std::fprintf(stderr, "invar: \"%s\" is no command; ", argv[1]);
+    std::fprintf(stderr, "%s%s: see invar --help\n", unknown ? "" : "invar: ", error.what());
     return cli::kUsage;
   } catch (const cli::Failure& failure) {
     std::fprintf(stderr, "invar: %s\n", failure.what());

@@ -1,0 +1,101 @@
+#!/bin/bash
+# The tool as a script sees it: exit codes, standard output and standard error. Every check says what it expected.
+set -uo pipefail
+invar=$PWD/$1 cases=$TEST_TMPDIR/cases
+# Copies: the sandbox has links, which a checkpoint folder may not leave.
+mkdir "$cases"
+for name in autofp8-static-llama bad-truncated-data bad-header-not-json; do cp -rL "$2/$name" "$cases"; done
+cd "$TEST_TMPDIR"
+failed=0
+
+# expect CODE 'words that the error names' -- arguments
+expect() {
+  local code=$1 words=$2
+  shift 3
+  "$invar" "$@" >out.txt 2>err.txt
+  local got=$?
+  if [ "$got" -ne "$code" ]; then
+    echo "invar $*: exit code $got, expected $code"; cat err.txt; failed=1
+  fi
+  if [ -n "$words" ] && ! grep -qF -- "$words" err.txt; then
+    echo "invar $*: standard error does not say \"$words\":"; cat err.txt; failed=1
+  fi
+}
+says() {
+  if ! grep -qF -- "$1" out.txt; then echo "standard output does not say \"$1\":"; cat out.txt; failed=1; fi
+}
+silent() {
+  if [ -s err.txt ]; then echo "standard error is not empty:"; cat err.txt; failed=1; fi
+}
+
+expect 0 '' -- --help; says 'Exit codes:'
+expect 0 '' -- --version; says '0.1.0'
+expect 0 '' -- info; says 'device cpu:'; silent
+expect 0 '' -- info --json; says '"abi"'
+for command in info inspect convert verify diff calibrate export train eval generate; do
+  expect 0 '' -- $command --help; says 'Examples:'; says '--json'; says '--quiet'
+done
+for command in 'config init' 'config validate' 'config explain' 'bench train' 'bench parity' 'bench convert' 'bench gemm' \
+  'bench adamw' 'bench attention' 'bench generate'; do
+  # shellcheck disable=SC2086
+  expect 0 '' -- $command --help; says 'Examples:'
+done
+
+# Wrong usage.
+expect 2 'subcommand is required' --
+expect 2 '"trian" is no command' -- trian
+expect 2 'source: must be given' -- convert
+expect 2 'unknown argument' -- convert a b c
+expect 2 'unknown argument' -- convert a b --no-such-flag
+expect 2 'sourze: unknown field of ConvertConfig; did you mean "source"?' -- convert a b sourze=x
+expect 2 'target: "bf61" is not one of' -- convert a b --to bf61
+expect 2 'memory_bytes: 5 is not >= 1048576' -- convert a b --memory 5
+expect 2 'model.path: must be given' -- generate --prompt x
+expect 2 'no such config' -- config explain trian
+expect 2 'unknown kind of config' -- train --config "$0"
+
+# Configs.
+expect 0 '' -- config init; cp out.txt run.yaml
+expect 0 '' -- config validate run.yaml; says 'a valid train config'; silent
+expect 0 '' -- config init convert --form json; cp out.txt convert.json
+expect 2 'source: must be given' -- config validate convert.json --type convert
+expect 0 '' -- config init --form text; cp out.txt run.textproto
+expect 0 '' -- config validate run.textproto
+expect 0 '' -- config explain train.optimizer.lr; says 'default 0.001'
+printf 'optimizer:\n  lrr: 2\n' >bad.yaml
+expect 2 'bad.yaml: optimizer.lrr: unknown field of OptimizerConfig; did you mean "lr"?' -- config validate bad.yaml
+printf 'steps: many\n' >bad.yaml
+expect 2 'steps: "many" is not an integer' -- config validate bad.yaml
+printf 'steps: [\n' >bad.yaml
+expect 2 'bad.yaml: not YAML' -- config validate bad.yaml
+printf 'a: &a [1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c]
+e: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f]
+h: &h [*g,*g,*g,*g,*g,*g,*g,*g]\ni: [*h,*h,*h,*h,*h,*h,*h,*h]\n' >bad.yaml
+expect 2 'larger than 16 MiB once its references are resolved' -- config validate bad.yaml
+expect 4 'cannot be read' -- train --config absent.yaml
+
+# Checkpoints.
+fp8=$cases/autofp8-static-llama/input
+expect 0 '' -- inspect "$fp8"; says 'tensor_scale'; silent
+expect 0 '' -- inspect "$fp8" --names '*q_proj.weight'; says 'q_proj.weight  fp8_e4m3 ['
+expect 0 '' -- inspect "$fp8" --json; says '"quant_method": "fp8"'
+expect 0 '' -- convert "$fp8" dry --dry-run; [ ! -e dry ] || { echo 'a dry run wrote'; failed=1; }
+expect 0 '' -- convert "$fp8" bf16 --report report.json; says 're-encode check'; silent
+grep -q '"passed": true' report.json || { echo 'no report'; failed=1; }
+expect 0 '' -- verify "$fp8" bf16; says 'equal to the source'
+expect 4 'output folder is not empty' -- convert "$fp8" bf16
+cp -r bf16 damaged
+# The last byte belongs to a weight.
+size=$(stat -c %s damaged/model.safetensors)
+printf '\x7b' | dd of=damaged/model.safetensors bs=1 seek=$((size - 1)) conv=notrunc status=none
+expect 1 '' -- verify "$fp8" damaged; says 'DIFFERENT'
+expect 4 'no such file or folder' -- convert absent x
+expect 3 'file is truncated' -- convert "$cases/bad-truncated-data/input" x
+expect 3 '' -- inspect "$cases/bad-header-not-json/input"
+[ ! -e x ] || { echo 'a failed conversion left its output'; failed=1; }
+printf 'source: %s\ndestination: from-config\n' "$fp8" >convert.yaml
+expect 0 '' -- convert --config convert.yaml target=fp32; [ -e from-config/config.json ] || { echo 'no output'; failed=1; }
+expect 4 'no such model folder' -- generate --model absent --prompt x
+
+[ $failed -eq 0 ] && echo 'all as expected'
+exit $failed
