@@ -283,6 +283,13 @@ Result<SavedCheckpoint> save_training_checkpoint(FileSystem& files, const std::s
   return saved;
 }
 
+Status save_training_checkpoint_as(FileSystem& files, const std::string& target, const TrainingSnapshot& snapshot,
+                                   const ModelWriteOptions& write) {
+  INVAR_ASSIGN(auto staged, StagedDirectory::create(files, target));
+  INVAR_TRY(StateWriter(files, snapshot, {.keep = 0, .write = write}).run(staged.path(), 1));
+  return staged.commit();
+}
+
 Result<std::string> newest_training_checkpoint(FileSystem& files, const std::string& path) {
   if (is_checkpoint(files, path)) return path;
   const std::vector<Saved> saved = saved_in(files, path);

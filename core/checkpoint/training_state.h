@@ -59,6 +59,10 @@ struct SavedCheckpoint {
 Result<SavedCheckpoint> save_training_checkpoint(FileSystem& files, const std::string& run_folder,
                                                  const TrainingSnapshot& snapshot, const TrainingSaveOptions& options);
 
+// Writes `target` itself, which must not exist or be an empty folder.
+Status save_training_checkpoint_as(FileSystem& files, const std::string& target, const TrainingSnapshot& snapshot,
+                                   const ModelWriteOptions& write);
+
 // `path` itself when it is a training checkpoint, else the one saved last in the run's folder `path`.
 // NOT_FOUND ("training.no_checkpoint") when there is none.
 Result<std::string> newest_training_checkpoint(FileSystem& files, const std::string& path);

@@ -112,6 +112,16 @@ TEST(TrainingState, LoadsAsAnOrdinaryModel) {
   EXPECT_TRUE(folder->findings().empty());
 }
 
+TEST(TrainingState, IsWrittenToAGivenFolderThatIsNew) {
+  MemoryFiles files;
+  const TinyRun run(7);
+  ASSERT_TRUE(save_training_checkpoint_as(files, "/here", run.snapshot, {}).ok());
+  const auto checkpoint = TrainingCheckpoint::open(files, "/here");
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  EXPECT_EQ(state(*checkpoint, "w", "master", 0, 24), run.weight);
+  EXPECT_EQ(save_training_checkpoint_as(files, "/here", run.snapshot, {}).reason(), "output.not_empty");
+}
+
 TEST(TrainingState, KeepsTheLastOnes) {
   MemoryFiles files;
   TrainingSaveOptions options;

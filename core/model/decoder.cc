@@ -200,6 +200,15 @@ Status DecoderModel::logits(const MicroBatch& batch, float* out) {
   return run(kLogits, [&] { return logits_pass(batch, out); });
 }
 
+Status DecoderModel::end_window() {
+  if (!window_open_) {
+    return Error(Code::kFailedPrecondition, "model.window_closed", "no accumulation window is open");
+  }
+  window_open_ = false;
+  window_complete_ = true;
+  return {};
+}
+
 Result<double> DecoderModel::gradient_norm_squared() {
   if (!window_complete_) {
     return Error(Code::kFailedPrecondition, "model.window_open", "no accumulation window is complete");

@@ -34,6 +34,7 @@ class DecoderModel : public Model {
   Result<LossSum> forward_backward(const MicroBatch& batch, const WindowPlace& place) override;
   Result<LossSum> evaluate(const MicroBatch& batch, const TokenResults& results) override;
   Status logits(const MicroBatch& batch, float* out) override;
+  Status end_window() override;
   Result<double> gradient_norm_squared() override;
   Status check_reached() const override;
 

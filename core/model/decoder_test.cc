@@ -118,6 +118,12 @@ TEST(DecoderModel, MicroBatchesOfAWindowAddUp) {
       EXPECT_NEAR(*model->gradient_norm_squared(), norm_squared, 1e-5 * norm_squared);
     }
     EXPECT_TRUE(model->check_reached().ok());
+    // Without an announced last one.
+    must_step(*model, first, {true, false});
+    must_step(*model, second, {false, false});
+    ASSERT_TRUE(model->end_window().ok());
+    EXPECT_NEAR(*model->gradient_norm_squared(), norm_squared, 1e-5 * norm_squared);
+    EXPECT_EQ(model->end_window().reason(), "model.window_closed");
   }
 }
 

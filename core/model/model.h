@@ -128,6 +128,8 @@ class Model {
   virtual Result<LossSum> evaluate(const MicroBatch& batch, const TokenResults& results = {}) = 0;
   // FP32 logits [tokens, vocab] of a batch (its targets are not read).
   virtual Status logits(const MicroBatch& batch, float* out) = 0;
+  // Ends a window whose last micro-batch was not announced; its norm then costs one pass over the gradients.
+  virtual Status end_window() = 0;
   // Sum of squares over all gradients of the finished window, tied weights once, in FP64 and a fixed order.
   virtual Result<double> gradient_norm_squared() = 0;
   // "model.unreached" with the name of a parameter that got no gradient in the finished window.

@@ -37,6 +37,7 @@ struct OptimizedParameter {
 
 class AdamW {
  public:
+  AdamW() = default;  // no parameters
   static Result<AdamW> create(std::shared_ptr<Device> device, std::vector<OptimizedParameter> parameters,
                               const AdamWOptions& options);
 
@@ -56,8 +57,6 @@ class AdamW {
   int64_t memory() const { return static_cast<int64_t>(m_.bytes() + v_.bytes()); }
 
  private:
-  AdamW() = default;
-
   std::shared_ptr<Device> device_;
   std::vector<OptimizedParameter> parameters_;
   AdamWOptions options_;

@@ -56,14 +56,15 @@ TEST(AdamW, FollowsTheFormulaInFp64OverManySteps) {
       }
     }
     EXPECT_EQ(optimizer->steps(), 20);
-    // About 10 FP32 roundings a step of values near 1 (2^-24 each), 20 steps, plus the moments' own error.
+    // About 10 FP32 roundings a step of values near 1 (2^-24 each), 20 steps: 2e-6 at most, plus the moments' own
+    // error.
     double worst = 0, worst_copy = 0;
     for (size_t i = 0; i < kCount; ++i) {
       worst = std::max(worst, std::fabs(master[i] - p[i]) / (1 + std::fabs(p[i])));
       worst_copy = std::max<double>(worst_copy, std::fabs(bf16_to_float(working[i]) / master[i] - 1));
     }
     std::printf("largest relative difference to fp64 %.3g\n", worst);
-    EXPECT_LT(worst, 3e-5);
+    EXPECT_LT(worst, 3e-6);
     EXPECT_LE(worst_copy, 0x1p-8);
   }
 }

@@ -46,7 +46,7 @@ std::string_view ladder_cause_name(LadderCause cause) {
 }
 
 PrecisionLadder::PrecisionLadder(const LadderOptions& options) : options_(options) {
-  if (!recipe_uses_fp8(options.recipe)) {
+  if (options.fixed || !recipe_uses_fp8(options.recipe)) {
     state_ = LadderState::kFixed;
   } else {
     state_ = options.warmup_steps > 0 ? LadderState::kWarmup : LadderState::kLow;
@@ -153,9 +153,9 @@ Status PrecisionLadder::restore(std::string_view text) {
       return bad_state(cat("state ", state, " is not one of 0 to ", static_cast<int>(LadderState::kFinal)));
     }
     const bool was_fixed = state == static_cast<int>(LadderState::kFixed);
-    if (was_fixed == recipe_uses_fp8(options_.recipe)) {
-      return bad_state(cat("it belongs to a run ", was_fixed ? "without" : "with", " an fp8 recipe, this run's is ",
-                           recipe_name(options_.recipe)));
+    if (was_fixed != (options_.fixed || !recipe_uses_fp8(options_.recipe))) {
+      return bad_state(cat("it belongs to a run ", was_fixed ? "without" : "with", " a ladder, this one is ",
+                           was_fixed ? "with" : "without"));
     }
     auto loss = json.at("loss").get<std::vector<double>>();
     auto grad_norm = json.at("grad_norm").get<std::vector<double>>();

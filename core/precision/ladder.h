@@ -26,6 +26,7 @@ namespace invar {
 // `spike_ratio` times above the mean of the last `window` steps.
 struct LadderOptions {
   Recipe recipe = Recipe::kBf16;  // the target; a recipe without FP8 stays in force for the whole run
+  bool fixed = false;             // no ladder: the target for the whole run, whatever happens
   int64_t warmup_steps = 0;       // steps in BF16 before the target
   int64_t window = 64;            // observations that mean and deviation are taken over
   int64_t min_samples = 16;       // below this many observations (or `window`, if less) no spike is judged

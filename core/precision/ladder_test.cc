@@ -50,6 +50,14 @@ TEST(Ladder, KeepsARecipeWithoutFp8) {
   EXPECT_EQ(ladder.recipe(), Recipe::kFp32);
 }
 
+TEST(Ladder, FixedKeepsAnFp8RecipeWhateverHappens) {
+  LadderOptions fixed = options();
+  fixed.fixed = true;
+  PrecisionLadder ladder(fixed);
+  EXPECT_FALSE(ladder.observe({false, 0, 0}).changed());
+  EXPECT_EQ(ladder.recipe(), Recipe::kFp8Block);
+}
+
 TEST(Ladder, NonFiniteGoesBackToBf16AndReturnsAfterTheCoolDown) {
   PrecisionLadder ladder(options());
   run_calm(ladder, 25);

@@ -72,7 +72,15 @@ LinearPolicy PrecisionPlan::linear(Recipe in_force, std::string_view weight_name
       if (glob_match(pattern, weight_name)) return linear_policy(Recipe::kBf16);
     }
   }
-  return linear_policy(in_force);
+  LinearPolicy policy = linear_policy(in_force);
+  if (policy.quantized() && power_of_two_scales) {
+    for (OperandFormat* operand :
+         {&policy.forward_input, &policy.forward_weight, &policy.data_gradient_gradient, &policy.data_gradient_weight,
+          &policy.weight_gradient_gradient, &policy.weight_gradient_input}) {
+      operand->power_of_two = true;
+    }
+  }
+  return policy;
 }
 
 }  // namespace invar

@@ -68,6 +68,7 @@ struct PrecisionPlan {
   Recipe recipe = Recipe::kBf16;
   std::vector<std::string> keep_bf16;  // patterns (base/glob.h) over weight names that never run in FP8
   int64_t first_layers_bf16 = 0, last_layers_bf16 = 0;
+  bool power_of_two_scales = false;  // of per-tensor scales; those of blocks always are
 
   // The policy of the linear layer whose weight is `weight_name`, in decoder layer `layer` of `layers`, while
   // `in_force` is the recipe of this step (the ladder may have left `recipe`).

@@ -52,6 +52,14 @@ TEST(PrecisionPlan, KeepsSensitiveLayersInBf16) {
   EXPECT_EQ(plan.linear(Recipe::kBf16, "model.layers.1.mlp.up_proj.weight", 1, 8), bf16);
 }
 
+TEST(PrecisionPlan, PerTensorScalesArePowersOfTwoWhenAsked) {
+  PrecisionPlan plan;
+  plan.recipe = Recipe::kFp8Tensor;
+  EXPECT_FALSE(plan.linear(plan.recipe, "x", 0, 1).weight_gradient_gradient.power_of_two);
+  plan.power_of_two_scales = true;
+  EXPECT_TRUE(plan.linear(plan.recipe, "x", 0, 1).weight_gradient_gradient.power_of_two);
+}
+
 TEST(PrecisionPlan, ExceptionsNeverWidenAnFp32Run) {
   PrecisionPlan plan;
   plan.recipe = Recipe::kFp32;

@@ -104,15 +104,22 @@ std::string ByteTokenizer::tokenizer_json() {
   return json.dump(1);
 }
 
-Status ByteTokenizer::save(FileSystem& files, const std::string& folder) const {
+std::vector<TokenizerFile> ByteTokenizer::files() const {
   const Json names = {{"bos_token", kSpecial[0]}, {"eos_token", kSpecial[1]}, {"pad_token", kSpecial[2]}};
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   config.update(names);
   config["clean_up_tokenization_spaces"] = false;
   config["model_max_length"] = 1000000000;
-  INVAR_TRY(write_text_atomically(files, join_path(folder, "tokenizer.json"), tokenizer_json()));
-  INVAR_TRY(write_text_atomically(files, join_path(folder, "tokenizer_config.json"), config.dump(1) + "\n"));
-  return write_text_atomically(files, join_path(folder, "special_tokens_map.json"), names.dump(1) + "\n");
+  return {{"tokenizer.json", tokenizer_json()},
+          {"tokenizer_config.json", config.dump(1) + "\n"},
+          {"special_tokens_map.json", names.dump(1) + "\n"}};
+}
+
+Status save_tokenizer(const Tokenizer& tokenizer, FileSystem& files, const std::string& folder) {
+  for (const TokenizerFile& file : tokenizer.files()) {
+    INVAR_TRY(write_text_atomically(files, join_path(folder, file.name), file.text));
+  }
+  return {};
 }
 
 Status ByteTokenizer::recognise(std::string_view text) {

@@ -1,6 +1,6 @@
 // One token a byte (id = byte value) and three special tokens: begin 256, end 257, padding 258.
 //
-// It needs no file and loses nothing. save() writes it as a byte-level BPE without merges, which the tokenizers and
+// It needs no file and loses nothing. files() gives it as a byte-level BPE without merges, which the tokenizers and
 // transformers packages load and which gives the same ids there.
 #pragma once
 
@@ -22,7 +22,7 @@ class ByteTokenizer final : public Tokenizer {
 
   void encode_to(std::string_view text, const EncodeOptions& options, std::vector<int32_t>* ids) const override;
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special) const override;
-  Status save(FileSystem& files, const std::string& folder) const override;
+  std::vector<TokenizerFile> files() const override;
 
   // The content of tokenizer.json.
   static std::string tokenizer_json();

@@ -45,7 +45,7 @@ TEST(ByteTokenizer, NamesAnIdOutOfRange) {
 
 TEST(ByteTokenizer, SavedFileHoldsEachIdOnceAndLoadsAgain) {
   const std::string folder = scratch("tokenizer");
-  ASSERT_TRUE(ByteTokenizer().save(posix_files(), folder).ok());
+  ASSERT_TRUE(save_tokenizer(ByteTokenizer(), posix_files(), folder).ok());
   const auto text = read_text(posix_files(), join_path(folder, "tokenizer.json"), 1 << 20);
   ASSERT_TRUE(text.ok());
   const auto json = nlohmann::json::parse(*text);

@@ -1,7 +1,8 @@
 #include "core/text/token_buffer.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
-#include <cstring>
 
 namespace invar {
 namespace {
@@ -58,6 +59,11 @@ void TokenBuffer::copy(int64_t begin, std::span<int32_t> out) const {
   } else {
     std::copy_n(wide_.begin() + begin, out.size(), out.begin());
   }
+}
+
+uint64_t TokenBuffer::digest() const {
+  if (vocab_size_ <= 65536) return XXH3_64bits(narrow_.data(), narrow_.size() * sizeof(narrow_[0]));
+  return XXH3_64bits(wide_.data(), wide_.size() * sizeof(wide_[0]));
 }
 
 Result<TokenizedText> tokenize_files(FileSystem& files, const std::vector<std::string>& paths,

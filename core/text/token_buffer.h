@@ -28,6 +28,8 @@ class TokenBuffer {
   void begin_document() { document_starts_.push_back(size()); }
   // Rising; the first is 0 for tokens that came as documents, none for a bare token file.
   const std::vector<int64_t>& document_starts() const { return document_starts_; }
+  // Of all ids: tells whether a checkpoint's data position belongs to these tokens.
+  uint64_t digest() const;
   // out[i] = token begin + i.
   void copy(int64_t begin, std::span<int32_t> out) const;
 

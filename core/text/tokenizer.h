@@ -20,6 +20,11 @@
 
 namespace invar {
 
+// A file that a tokenizer is saved as.
+struct TokenizerFile {
+  std::string name, text;
+};
+
 struct EncodeOptions {
   bool add_special = false;    // what the tokenizer puts around a prompt (a begin token), if anything
   bool parse_special = false;  // special tokens written in the text become their ids
@@ -40,8 +45,8 @@ class Tokenizer {
   // Special tokens are left out when `skip_special`, else written by name. Bytes may be an unfinished UTF-8 sequence.
   // "tokenizer.id_out_of_range" names the position.
   virtual Result<std::string> decode(std::span<const int32_t> ids, bool skip_special) const = 0;
-  // Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json into an existing folder.
-  virtual Status save(FileSystem& files, const std::string& folder) const = 0;
+  // tokenizer.json, tokenizer_config.json and special_tokens_map.json, as Hugging Face packages load them.
+  virtual std::vector<TokenizerFile> files() const = 0;
 
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const {
     std::vector<int32_t> ids;
@@ -49,6 +54,9 @@ class Tokenizer {
     return ids;
   }
 };
+
+// Writes tokenizer.files() into an existing folder.
+Status save_tokenizer(const Tokenizer& tokenizer, FileSystem& files, const std::string& folder);
 
 // The tokenizer of `folder` (its tokenizer.json) or of the tokenizer.json `path` itself.
 // "tokenizer.unsupported" names what in the file is not supported.
