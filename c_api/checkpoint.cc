@@ -1,8 +1,10 @@
 // Checkpoints: inspect, convert, verify, diff, calibrate, export; and benchmarks.
 #include "c_api/internal/work.h"
 #include "core/checkpoint/convert.h"
+#include "core/checkpoint/diff.h"
 #include "core/checkpoint/inspect.h"
 #include "core/checkpoint/verify.h"
+#include "core/train/serving/export_checkpoint.h"
 #include "invar/v1/bench.pb.h"
 #include "invar/v1/calibrate.pb.h"
 #include "invar/v1/checkpoint.pb.h"
@@ -76,10 +78,12 @@ invar_status* invar_checkpoint_verify(invar_runtime* runtime, const void* config
 invar_status* invar_checkpoint_diff(invar_runtime* runtime, const void* config, size_t config_size,
                                     invar_cancel* cancel, const invar_progress_callback* progress,
                                     invar_bytes** report) noexcept {
-  return on_runtime<v1::DiffConfig>(__func__, runtime, config, config_size, cancel, progress, report,
-                                    [](RuntimeState&, const v1::DiffConfig&, Progress&) -> Result<v1::DiffReport> {
-                                      return invar::abi::unimplemented("invar_checkpoint_diff");
-                                    });
+  return on_runtime<v1::DiffConfig>(
+      __func__, runtime, config, config_size, cancel, progress, report,
+      [](RuntimeState& state, const v1::DiffConfig& checked, Progress& adapter) -> Result<v1::DiffReport> {
+        const auto pool = state.pool_for(checked.threads());
+        return invar::diff(checked, work_context(state, *pool, adapter, "diff"));
+      });
 }
 
 invar_status* invar_checkpoint_calibrate(invar_runtime* runtime, const void* config, size_t config_size,
@@ -97,8 +101,10 @@ invar_status* invar_checkpoint_export(invar_runtime* runtime, const void* config
                                       invar_bytes** report) noexcept {
   return on_runtime<v1::ExportConfig>(
       __func__, runtime, config, config_size, cancel, progress, report,
-      [](RuntimeState&, const v1::ExportConfig&, Progress&) -> Result<v1::ExportReport> {
-        return invar::abi::unimplemented("invar_checkpoint_export");
+      [](RuntimeState& state, const v1::ExportConfig& checked, Progress& adapter) -> Result<v1::ExportReport> {
+        const auto pool = state.pool_for(checked.threads());
+        adapter.note("export", checked.destination());
+        return invar::export_checkpoint(checked, {state.files(), *pool, adapter.flag()});
       });
 }
 

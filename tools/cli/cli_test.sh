@@ -93,6 +93,9 @@ expect 4 'no such file or folder' -- convert absent x
 expect 3 'file is truncated' -- convert "$cases/bad-truncated-data/input" x
 expect 3 '' -- inspect "$cases/bad-header-not-json/input"
 [ ! -e x ] || { echo 'a failed conversion left its output'; failed=1; }
+expect 0 '' -- diff "$fp8" bf16 --tolerance 0.01; says 'identical'
+expect 1 '' -- diff "$fp8" bf16; says 'DIFFERENT'
+expect 1 '' -- diff bf16 damaged; says 'DIFFERENT'; says 'of'
 printf 'source: %s\ndestination: from-config\n' "$fp8" >convert.yaml
 expect 0 '' -- convert --config convert.yaml target=fp32; [ -e from-config/config.json ] || { echo 'no output'; failed=1; }
 expect 4 'no such model folder' -- generate --model absent --prompt x
