@@ -13,8 +13,11 @@ Peak measure_peak(double seconds);
 
 // FP32 FMA peak from one run of about `seconds`. Machines whose cores share units with other work change their
 // speed from one millisecond to the next: take it beside every measurement and compare medians of the quotient.
-double fma_now(double seconds);
+// In this thread's own time or in that of the clock.
+double fma_now(double seconds, double (*clock)());
 
 double seconds_now();
+// This thread's own time on a processor: what waits for its turn is not counted.
+double thread_seconds();
 
 }  // namespace invar::cpu
