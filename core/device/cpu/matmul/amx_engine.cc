@@ -81,7 +81,7 @@ void multiply(const void* sliver, int32_t, const void* panel, int64_t k, int64_t
   TILE_STORE(1, tile + 16, kTileStride);
 }
 
-void store_c(const StoreArgs& args) { store_tile(args, kPairNr); }
+void store_c(const StoreArgs& args) { store_tile<kPairNr>(args); }
 
 }  // namespace
 }  // namespace INVAR_LEVEL_NAME

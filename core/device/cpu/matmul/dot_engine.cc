@@ -75,7 +75,7 @@ void multiply(const void* sliver, int32_t, const void* panel, int64_t k, int64_t
                       accumulate);
 }
 
-void store_c(const StoreArgs& args) { store_tile(args, kPairNr); }
+void store_c(const StoreArgs& args) { store_tile<kPairNr>(args); }
 
 }  // namespace
 }  // namespace INVAR_LEVEL_NAME

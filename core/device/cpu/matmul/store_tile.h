@@ -16,15 +16,15 @@ INVAR_INLINE F32 plus(F32 value, const T* row, int64_t i, Step part) {
   return value + load(row + i, part);
 }
 
-template <bool kAccumulate, bool kSquares, typename C, typename Add>
-INVAR_INLINE void store_rows(const StoreArgs& args, int64_t nr) {
+template <int64_t kNr, bool kAccumulate, bool kSquares, typename C, typename Add>
+INVAR_INLINE void store_rows(const StoreArgs& args) {
   const F32 alpha = set(args.alpha);
   const float* tile = args.tile;
   C* c = static_cast<C*>(args.c);
   const Add* add = static_cast<const Add*>(args.add);
   F64 low{}, high{};
   for (int64_t row = 0; row < args.rows; ++row) {
-    for_vectors(args.cols, [&](int64_t i, auto part) {
+    const auto store_vector = [&](int64_t i, auto part) {
       F32 value = load(tile + i, part) * alpha;
       if constexpr (kAccumulate) value += load(c + i, part);
       value = plus(value, add, i, part);
@@ -36,41 +36,48 @@ INVAR_INLINE void store_rows(const StoreArgs& args, int64_t nr) {
         low = fma(lower, lower, low);
         high = fma(upper, upper, high);
       }
-    });
-    tile += nr;
+    };
+    if (args.cols == kNr) {
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < kNr; i += kLanes) store_vector(i, Full{});
+    } else {
+      for_vectors(args.cols, store_vector);
+    }
+    tile += kNr;
     c += args.ldc;
     if constexpr (!__is_same(Add, NothingToAdd)) add += args.ld_add;
   }
   if constexpr (kSquares) *args.sum_squares = add_lanes(low + high);
 }
 
-template <bool kAccumulate, typename C, typename Add>
-void store_with(const StoreArgs& args, int64_t nr) {
+template <int64_t kNr, bool kAccumulate, typename C, typename Add>
+void store_with(const StoreArgs& args) {
   if (args.sum_squares != nullptr) {
-    store_rows<kAccumulate, true, C, Add>(args, nr);
+    store_rows<kNr, kAccumulate, true, C, Add>(args);
   } else {
-    store_rows<kAccumulate, false, C, Add>(args, nr);
+    store_rows<kNr, kAccumulate, false, C, Add>(args);
   }
 }
 
-template <bool kAccumulate, typename C>
-void store_to(const StoreArgs& args, int64_t nr) {
+template <int64_t kNr, bool kAccumulate, typename C>
+void store_to(const StoreArgs& args) {
   if (args.add == nullptr) {
-    store_with<kAccumulate, C, NothingToAdd>(args, nr);
+    store_with<kNr, kAccumulate, C, NothingToAdd>(args);
   } else if (args.add_dtype == kDTypeF32) {
-    store_with<kAccumulate, C, float>(args, nr);
+    store_with<kNr, kAccumulate, C, float>(args);
   } else {
-    store_with<kAccumulate, C, uint16_t>(args, nr);
+    store_with<kNr, kAccumulate, C, uint16_t>(args);
   }
 }
 
-inline void store_tile(const StoreArgs& args, int64_t nr) {
+template <int64_t kNr>
+void store_tile(const StoreArgs& args) {
   if (args.c_dtype != kDTypeF32) {
-    store_to<false, uint16_t>(args, nr);
+    store_to<kNr, false, uint16_t>(args);
   } else if (args.accumulate != 0) {
-    store_to<true, float>(args, nr);
+    store_to<kNr, true, float>(args);
   } else {
-    store_to<false, float>(args, nr);
+    store_to<kNr, false, float>(args);
   }
 }
 

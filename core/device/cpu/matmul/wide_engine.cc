@@ -21,6 +21,7 @@ constexpr int kMr = 4, kNv = 2;
 #endif
 constexpr int64_t kNr = kNv * kLanes;
 constexpr int64_t kBlock = 768;
+constexpr int kStep = 2;       // of the persistent panels' pairs
 constexpr int64_t kAhead = 8;  // rows of B that the preparation fetches ahead
 
 const char* at(const Operand& operand, int64_t elements) {
@@ -59,29 +60,39 @@ size_t sliver_bytes(int64_t k, int32_t is_transposed) {
   return static_cast<size_t>(sliver_floats(k, is_transposed)) * sizeof(float);
 }
 
+// Eight inner rows at a time, so that the reads stay in the first-level cache and the writes of a sliver lie
+// together.
+template <typename T>
+void prepare_transposed_a(float* out, const T* a, int64_t ld, int64_t rows, int64_t k) {
+  constexpr int64_t kDepth = 8;
+  constexpr int64_t kTouched = (kMr + kLanes - 1) / kLanes * kLanes;
+  const int64_t floats = sliver_floats(k, 1);
+  for (int64_t first = 0; first < k; first += kDepth) {
+    const int64_t last = first + kDepth < k ? first + kDepth : k;
+    float* sliver = out;
+    for (int64_t r = 0; r < rows; r += kMr, sliver += floats) {
+      if (r + kTouched <= rows) {
+        // The last vector may reach into the sliver's next row, which is written later, or into its room.
+        for (int64_t p = first; p < last; ++p) {
+#pragma GCC unroll 4
+          for (int64_t i = 0; i < kMr; i += kLanes) store(sliver + p * kMr + i, load(a + p * ld + r + i));
+        }
+      } else {
+        const int64_t count = rows - r < kMr ? rows - r : kMr;
+        for (int64_t p = first; p < last; ++p) widen_run(sliver + p * kMr, a + p * ld + r, count);
+      }
+    }
+  }
+}
+
 void prepare_a(void* to, const Operand& a, int64_t rows, int64_t k) {
   float* out = static_cast<float*>(to);
   if (!a.is_transposed) {
     for (int64_t r = 0; r < rows; ++r) widen_run(out + r * row_stride(k), at(a, r * a.ld), a.dtype, k);
-    return;
-  }
-  const int64_t slivers = rows / kMr, floats = sliver_floats(k, 1);
-  constexpr int64_t kTouched = (kMr + kLanes - 1) / kLanes * kLanes;
-  for (int64_t p = 0; p < k; ++p) {
-    for (int64_t s = 0; s < slivers; ++s) {
-      // The last vector may reach into the sliver's next row, which is written later, or into its room. Reading
-      // stays inside the operand by the test.
-      float* row = out + s * floats + p * kMr;
-      if (s * kMr + kTouched <= rows) {
-        for (int64_t i = 0; i < kMr; i += kLanes) {
-          store(row + i, load_any(at(a, p * a.ld + s * kMr + i), a.dtype, Full{}));
-        }
-      } else {
-        widen_run(row, at(a, p * a.ld + s * kMr), a.dtype, kMr);
-      }
-    }
-    const int64_t done = slivers * kMr;
-    widen_run(out + slivers * floats + p * kMr, at(a, p * a.ld + done), a.dtype, rows - done);
+  } else if (a.dtype == kDTypeF32) {
+    prepare_transposed_a(out, static_cast<const float*>(a.data), a.ld, rows, k);
+  } else {
+    prepare_transposed_a(out, static_cast<const uint16_t*>(a.data), a.ld, rows, k);
   }
 }
 
@@ -100,56 +111,97 @@ INVAR_INLINE void transpose_block(float* to, const Operand& b, int64_t col, int6
   }
 }
 
+template <typename T>
+void prepare_straight_b(float* out, const T* b, int64_t ld, int64_t k, int64_t cols) {
+  for (int64_t p = 0; p < k; ++p, b += ld, out += kNr) {
+    if (p + kAhead < k) __builtin_prefetch(b + kAhead * ld);
+    if (cols == kNr) {
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < kNr; i += kLanes) store(out + i, load(b + i));
+    } else {
+      widen_run(out, b, cols);
+      for (int64_t c = cols; c < kNr; ++c) out[c] = 0;
+    }
+  }
+}
+
 void prepare_b(void* to, const Operand& b, int64_t k, int64_t cols) {
   float* out = static_cast<float*>(to);
   if (b.is_transposed) {
     for (int64_t col = 0; col < kNr; col += kLanes) {
       for_vectors(k, [&](int64_t p, auto part) { transpose_block(out, b, col, p, cols, part); });
     }
-    return;
+  } else if (b.dtype == kDTypeF32) {
+    prepare_straight_b(out, static_cast<const float*>(b.data), b.ld, k, cols);
+  } else {
+    prepare_straight_b(out, static_cast<const uint16_t*>(b.data), b.ld, k, cols);
   }
-  for (int64_t p = 0; p < k; ++p) {
-    __builtin_prefetch(at(b, (p + kAhead < k ? p + kAhead : k - 1) * b.ld));
-    float* row = out + p * kNr;
-    const void* from = at(b, p * b.ld);
-    if (cols == kNr) {
-      for (int64_t i = 0; i < kNr; i += kLanes) store(row + i, load_any(at(b, p * b.ld + i), b.dtype, Full{}));
-    } else {
-      widen_run(row, from, b.dtype, cols);
-      for (int64_t c = cols; c < kNr; ++c) row[c] = 0;
+}
+
+// Persistent panels. F32: [k, kNr], as prepared. BF16: two inner rows side by side, [k / 2, kNr, 2]: transposing
+// moves pairs, and a pair widens by a shift and a mask. The last row of an odd k is paired with zeros.
+void pack_pairs_transposed(uint16_t* out, const Operand& b, int64_t k, int64_t cols) {
+  for (int64_t col = 0; col < kNr; col += kLanes) {
+    for (int64_t p = 0; p < k; p += 2 * kLanes) {
+      const int64_t depth = k - p < 2 * kLanes ? k - p : 2 * kLanes;
+      F32 block[kLanes];
+#pragma GCC unroll 1
+      for (int64_t c = 0; c < kLanes; ++c) {
+        block[c] = zero();
+        if (col + c < cols) {
+          const char* from = at(b, (col + c) * b.ld + p);
+          memcpy(&block[c], from, depth == 2 * kLanes ? sizeof(F32) : static_cast<size_t>(depth) * 2);
+        }
+      }
+      transpose(block);
+#pragma GCC unroll 1
+      for (int64_t i = 0; 2 * i < depth; ++i) memcpy(out + (p + 2 * i) * kNr + 2 * col, &block[i], sizeof(F32));
     }
   }
 }
 
-// Persistent panels: [k, kNr] in the weights' own dtype.
+void pack_pairs_straight(uint16_t* out, const Operand& b, int64_t k, int64_t cols) {
+  const uint16_t* from = static_cast<const uint16_t*>(b.data);
+  for (int64_t p = 0; p < k; p += 2, out += 2 * kNr) {
+    const uint16_t* even = from + p * b.ld;
+    const uint16_t* odd = p + 1 < k ? even + b.ld : nullptr;
+    for (int64_t c = 0; c < kNr; c += kLanes) {
+      U16 low{}, high{};
+      const int64_t count = cols - c < kLanes ? (cols > c ? cols - c : 0) : kLanes;
+      const size_t bytes = count == kLanes ? sizeof(U16) : static_cast<size_t>(count) * 2;
+      memcpy(&low, even + (count > 0 ? c : 0), bytes);
+      if (odd != nullptr) memcpy(&high, odd + (count > 0 ? c : 0), bytes);
+      const U32 pairs = __builtin_convertvector(low, U32) | __builtin_convertvector(high, U32) << 16;
+      memcpy(out + 2 * c, &pairs, sizeof(pairs));
+    }
+  }
+}
+
 void pack_panel(void* packed, const Operand& b, int64_t k, int64_t cols) {
   if (b.dtype == kDTypeF32) {
     prepare_b(packed, b, k, cols);
-    return;
-  }
-  constexpr int64_t kRows = 32;
-  alignas(64) float wide[kRows * kNr];
-  for (int64_t p = 0; p < k; p += kRows) {
-    const int64_t depth = k - p < kRows ? k - p : kRows;
-    Operand part = b;
-    part.data = at(b, b.is_transposed ? p : p * b.ld);
-    prepare_b(wide, part, depth, cols);
-    uint16_t* out = static_cast<uint16_t*>(packed) + p * kNr;
-    // These floats are BF16 values: their upper halves are exact.
-    for (int64_t i = 0; i < depth * kNr; i += kLanes) {
-      const U16 half = __builtin_convertvector(bits(load(wide + i)) >> 16, U16);
-      memcpy(out + i, &half, sizeof(half));
-    }
+    if (k % 2 != 0) memset(static_cast<float*>(packed) + k * kNr, 0, kNr * sizeof(float));
+  } else if (b.is_transposed) {
+    pack_pairs_transposed(static_cast<uint16_t*>(packed), b, k, cols);
+  } else {
+    pack_pairs_straight(static_cast<uint16_t*>(packed), b, k, cols);
   }
 }
 
 const void* open_panel(void* to, const void* packed, int32_t dtype, int64_t k) {
   if (dtype == kDTypeF32) return packed;
-  const uint16_t* from = static_cast<const uint16_t*>(packed);
+  const uint32_t* from = static_cast<const uint32_t*>(packed);
   float* out = static_cast<float*>(to);
-  for (int64_t i = 0; i < k * kNr; i += kNr) {
-    __builtin_prefetch(from + i + 16 * kNr);
-    for (int64_t j = 0; j < kNr; j += kLanes) store(out + i + j, load(from + i + j));
+  for (int64_t p = 0; p < k; p += 2, from += kNr, out += 2 * kNr) {
+    __builtin_prefetch(from + 12 * kNr);
+    __builtin_prefetch(from + 12 * kNr + kNr / 2);
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < kNr; c += kLanes) {
+      U32 pairs;
+      memcpy(&pairs, from + c, sizeof(pairs));
+      store(out + c, from_bits(pairs << 16));
+      store(out + kNr + c, from_bits(pairs & 0xffff0000u));
+    }
   }
   return to;
 }
@@ -206,14 +258,14 @@ void multiply(const void* sliver, int32_t is_transposed, const void* panel, int6
                       tile, accumulate);
 }
 
-void store_c(const StoreArgs& args) { store_tile(args, kNr); }
+void store_c(const StoreArgs& args) { store_tile<kNr>(args); }
 
 }  // namespace
 
 const MatmulEngine kWideEngine = {INVAR_TEXT(INVAR_LEVEL_NAME),
                                   kMr,
                                   kNr,
-                                  1,
+                                  kStep,
                                   kBlock,
                                   sizeof(float),
                                   sliver_bytes,
