@@ -1,0 +1,90 @@
+#include "core/checkpoint/values.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/numerics/formats.h"
+
+namespace invar {
+namespace {
+
+template <typename Stored>
+double widen(const std::byte* at) {
+  Stored value;
+  std::memcpy(&value, at, sizeof value);
+  return static_cast<double>(value);
+}
+
+bool has_values(DType dtype) { return bits_of(dtype) >= 8 && dtype != DType::kC64 && dtype != DType::kUnspecified; }
+
+double stored_value(DType dtype, const std::byte* at) {
+  switch (dtype) {
+    case DType::kF64: return widen<double>(at);
+    case DType::kF32: return widen<float>(at);
+    case DType::kBF16:
+    case DType::kF16: {
+      uint16_t bits;
+      std::memcpy(&bits, at, 2);
+      return decode(dtype, bits);
+    }
+    case DType::kBool:
+    case DType::kU8: return widen<uint8_t>(at);
+    case DType::kI8: return widen<int8_t>(at);
+    case DType::kU16: return widen<uint16_t>(at);
+    case DType::kI16: return widen<int16_t>(at);
+    case DType::kU32: return widen<uint32_t>(at);
+    case DType::kI32: return widen<int32_t>(at);
+    case DType::kU64: return widen<uint64_t>(at);
+    case DType::kI64: return widen<int64_t>(at);
+    default: return decode(dtype, static_cast<uint8_t>(*at));
+  }
+}
+
+}  // namespace
+
+template <typename Value>
+Status ValueReader::read_any(const TensorPlan& plan, int64_t first, std::span<Value> out) {
+  if (out.empty()) return {};
+  const DType dtype = plan.source->dtype;
+  if (!has_values(dtype)) {
+    return Error(Code::kUnimplemented, "checkpoint.unsupported_layout",
+                 cat(join_path(folder_.path(), folder_.file_name(*plan.source)), ": tensor ",
+                     in_quotes(plan.source->name), " is stored as ", name_of(dtype), ", which is not read as numbers"));
+  }
+  const int64_t width = bits_of(dtype) / 8, n = static_cast<int64_t>(out.size());
+  bytes_.resize(static_cast<size_t>(n * width));
+  INVAR_TRY(folder_.read(*plan.source, first * width, bytes_));
+  if (!plan.quantized()) {
+    for (int64_t i = 0; i < n; ++i) {
+      out[static_cast<size_t>(i)] = static_cast<Value>(stored_value(dtype, bytes_.data() + i * width));
+    }
+    return {};
+  }
+  INVAR_TRY(scales_.load(folder_, plan, first, n));
+  const float* table = decode_table(plan.code_dtype);
+  const bool one_scale = scales_.unscaled() || scales_.count() == 1;
+  for (int64_t i = 0; i < n;) {
+    int64_t run = n - i;
+    if (!one_scale) {
+      const ScaleGrid& grid = scales_.term()->grid;
+      const int64_t col = (first + i) % grid.cols;
+      run = std::min({run, grid.cols - col, grid.block_cols - col % grid.block_cols});
+    }
+    const Value scale = scales_.at(first + i);
+    for (int64_t k = i; k < i + run; ++k) {
+      const Value value = table[static_cast<uint8_t>(bytes_[static_cast<size_t>(k)])];
+      out[static_cast<size_t>(k)] = !scales_.divides() ? value * scale : scale == 0 ? value : value / scale;
+    }
+    i += run;
+  }
+  return {};
+}
+
+Status ValueReader::read(const TensorPlan& plan, int64_t first, std::span<double> out) {
+  return read_any(plan, first, out);
+}
+Status ValueReader::read(const TensorPlan& plan, int64_t first, std::span<float> out) {
+  return read_any(plan, first, out);
+}
+
+}  // namespace invar
