@@ -32,7 +32,7 @@ void add_vectors(Context& context, void* out, const void* a, const void* b, int6
   const Element* right = static_cast<const Element*>(b);
   for_pieces(context, count, kChunk, [&](int64_t first, int64_t last) {
     for_vectors(last - first, [&](int64_t i, auto part) {
-      store(sum + first + i, load(left + first + i, part) + load(right + first + i, part), part);
+      store_act(sum + first + i, load(left + first + i, part) + load(right + first + i, part), part);
     });
   });
 }

@@ -11,7 +11,7 @@ void look_up(Context& context, const invar_embedding_args& args) {
     for (int64_t token = first; token < last; ++token) {
       const Table* from = static_cast<const Table*>(args.table) + args.ids[token] * args.cols;
       Out* to = static_cast<Out*>(args.out) + token * args.cols;
-      for_vectors(args.cols, [&](int64_t i, auto part) { store(to + i, load(from + i, part) * scale, part); });
+      for_vectors(args.cols, [&](int64_t i, auto part) { store_act(to + i, load(from + i, part) * scale, part); });
     }
   });
 }
@@ -32,7 +32,7 @@ void add_gradients(Context& context, const invar_embedding_args& args) {
       const Out* from = static_cast<const Out*>(args.out) + token * args.cols + col;
       float* to = args.d_table + id * args.cols + col;
       for_vectors(cols, [&](int64_t i, auto part) {
-        store(to + i, fma(load(from + i, part), scale, load(to + i, part)), part);
+        store_act(to + i, fma(load(from + i, part), scale, load(to + i, part)), part);
       });
     }
   });

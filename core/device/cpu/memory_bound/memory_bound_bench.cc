@@ -26,10 +26,11 @@ class Bench {
     if (only_ != nullptr && std::strcmp(only_, name) != 0) return;
     const double limit = triad_.bandwidth(context_, 3);
     function(context_.get());
-    const Timing timing = time_runs(context_, kRuns, [&] { function(context_.get()); });
+    const int runs = bytes < 1e8 ? 200 : kRuns;
+    const Timing timing = time_runs(context_, runs, [&] { function(context_.get()); });
     const double again = triad_.bandwidth(context_, 3);
     const double triad = limit > again ? limit : again;
-    std::printf("%-18s %8.2f ms best %8.2f median  %6.1f GB/s  %4.0f%% of triad (median %4.0f%%)\n", name,
+    std::printf("%-18s %8.3f ms best %8.3f median  %6.1f GB/s  %4.0f%% of triad (median %4.0f%%)\n", name,
                 timing.best * 1e3, timing.median * 1e3, bytes / timing.best / 1e9, 100 * bytes / timing.best / triad,
                 100 * bytes / timing.median / triad);
   }
@@ -60,8 +61,9 @@ void bench_adamw(Bench& bench) {
   bench.report("adamw_no_copy", 28 * elements, [&](Context& context) { bench.kernels.adamw(context, args); });
 }
 
-void bench_elementwise(Bench& bench) {
-  const int64_t count = 48 << 20;
+// Twice: operands beyond every cache, and operands of one layer's activations of a few sequences, which stay in cache.
+void bench_elementwise(Bench& bench, int64_t count) {
+  std::printf("%.1f M elements\n", static_cast<double>(count) / 1e6);
   std::vector<float> x(count, 1.5f), y(count, 0.5f);
   std::vector<uint16_t> half(count, 0x3f80), other(count, 0x3f80);
   double sum;
@@ -113,5 +115,6 @@ int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   invar::cpu::Bench bench(threads > 0 ? threads : 1, argc > 2 ? argv[2] : nullptr);
   invar::cpu::bench_adamw(bench);
-  invar::cpu::bench_elementwise(bench);
+  invar::cpu::bench_elementwise(bench, int64_t{48} << 20);
+  invar::cpu::bench_elementwise(bench, 576 * 512);
 }

@@ -9,6 +9,8 @@ double chunk_sum_squares(const float* x, int64_t count) {
   F64 sums[4] = {};
   int64_t i = 0;
   for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    prefetch_behind(x + i);
+    prefetch_behind(x + i + kLanes);
     const F32 first = load(x + i), second = load(x + i + kLanes);
     const F64 a = lower_f64(first), b = upper_f64(first), c = lower_f64(second), d = upper_f64(second);
     sums[0] = fma(a, a, sums[0]);
@@ -31,7 +33,10 @@ uint32_t chunk_largest_bits(const float* x, int64_t count) {
   U32 largest[4] = {};
   int64_t i = 0;
   for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    for (int64_t k = 0; k < 4; ++k) largest[k] = max(largest[k], bits(load(x + i + k * kLanes)) & 0x7fffffff);
+    for (int64_t k = 0; k < 4; ++k) {
+      prefetch_behind(x + i + k * kLanes);
+      largest[k] = max(largest[k], bits(load(x + i + k * kLanes)) & 0x7fffffff);
+    }
   }
   for_vectors(count - i, [&](int64_t rest, auto part) {
     largest[0] = max(largest[0], bits(load(x + i + rest, part)) & 0x7fffffff);

@@ -4,8 +4,12 @@
 namespace invar::cpu::INVAR_LEVEL_NAME {
 namespace {
 
-// Sums of a row's products in FP64: two accumulators for the lower and upper lanes.
-struct RowSum {
+// A row's sum of products. Rows stored as F32 are summed in FP64: two accumulators for the lower and upper lanes.
+template <typename X>
+struct RowSum;
+
+template <>
+struct RowSum<float> {
   INVAR_INLINE void add_product(F32 a, F32 b) {
     lower = fma(lower_f64(a), lower_f64(b), lower);
     upper = fma(upper_f64(a), upper_f64(b), upper);
@@ -14,9 +18,26 @@ struct RowSum {
   F64 lower{}, upper{};
 };
 
-// The value as it will be read back.
-INVAR_INLINE F32 rounded(F32 value, const float*) { return value; }
-INVAR_INLINE F32 rounded(F32 value, const uint16_t*) { return widen(narrow(value)); }
+// Of BF16 rows each lane's FP32 sum is short (cols / kLanes terms) and far more exact than the terms.
+template <>
+struct RowSum<uint16_t> {
+  INVAR_INLINE void add_product(F32 a, F32 b) { sum = fma(a, b, sum); }
+  INVAR_INLINE double total() const { return static_cast<double>(add_lanes(sum)); }
+  F32 sum{};
+};
+
+// Stores the residual sum and gives it as it will be read back.
+template <typename Part>
+INVAR_INLINE F32 store_rounded(float* to, F32 value, Part part) {
+  store(to, value, part);
+  return value;
+}
+template <typename Part>
+INVAR_INLINE F32 store_rounded(uint16_t* to, F32 value, Part part) {
+  const U16 narrowed = narrow_act(value);
+  store_narrow(to, narrowed, part);
+  return widen(narrowed);
+}
 
 template <typename X, typename Add, typename Y>
 void forward_rows(Context& context, const invar_rmsnorm_args& args) {
@@ -28,11 +49,11 @@ void forward_rows(Context& context, const invar_rmsnorm_args& args) {
       const Add* added = args.add == nullptr ? nullptr : static_cast<const Add*>(args.add) + row * cols;
       X* sum_out = args.sum_out == nullptr ? nullptr : static_cast<X*>(args.sum_out) + row * cols;
       Y* y = static_cast<Y*>(args.y) + row * cols;
-      RowSum squares;
+      RowSum<X> squares;
       for_vectors(cols, [&](int64_t i, auto part) {
         F32 value = load(x + i, part);
-        if (added != nullptr) value = rounded(value + load(added + i, part), x);
-        if (sum_out != nullptr) store(sum_out + i, value, part);
+        if (added != nullptr) value += load(added + i, part);
+        if (sum_out != nullptr) value = store_rounded(sum_out + i, value, part);
         squares.add_product(value, value);
       });
       const double mean = squares.total() / static_cast<double>(cols);
@@ -40,7 +61,7 @@ void forward_rows(Context& context, const invar_rmsnorm_args& args) {
       if (args.inv_rms != nullptr) args.inv_rms[row] = inv_rms;
       const X* sum = sum_out == nullptr ? x : sum_out;
       for_vectors(cols, [&](int64_t i, auto part) {
-        store(y + i, load(sum + i, part) * inv_rms * (load(args.gain + i, part) + offset), part);
+        store_act(y + i, load(sum + i, part) * inv_rms * (load(args.gain + i, part) + offset), part);
       });
     }
   });
@@ -66,7 +87,7 @@ void backward_rows(Context& context, const invar_rmsnorm_backward_args& args, fl
       float* dx = args.dx + row * cols;
       uint16_t* copy = args.dx_copy == nullptr ? nullptr : static_cast<uint16_t*>(args.dx_copy) + row * cols;
       const F32 inv_rms = set(args.inv_rms[row]);
-      RowSum projection;
+      RowSum<X> projection;
       for_vectors(cols, [&](int64_t i, auto part) {
         const F32 dy_at = load(dy + i, part), x_at = load(x + i, part);
         projection.add_product(dy_at * (load(args.gain + i, part) + offset), x_at);
@@ -79,7 +100,7 @@ void backward_rows(Context& context, const invar_rmsnorm_backward_args& args, fl
         F32 value = fnma(pull, load(x + i, part), scaled);
         if (args.accumulate_dx != 0) value += load(dx + i, part);
         store(dx + i, value, part);
-        if (copy != nullptr) store(copy + i, value, part);
+        if (copy != nullptr) store_act(copy + i, value, part);
       });
     }
   });

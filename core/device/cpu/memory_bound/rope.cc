@@ -19,8 +19,8 @@ void rotate(Context& context, const invar_rope_args& args) {
         for_vectors(half, [&](int64_t i, auto part) {
           const F32 a = load(low + i, part), b = load(high + i, part);
           const F32 c = load(cos + i, part), s = load(sin + i, part) * direction;
-          store(low + i, fnma(b, s, a * c), part);
-          store(high + i, fma(a, s, b * c), part);
+          store_act(low + i, fnma(b, s, a * c), part);
+          store_act(high + i, fma(a, s, b * c), part);
         });
       }
     }

@@ -4,6 +4,9 @@
 namespace invar::cpu::INVAR_LEVEL_NAME {
 namespace {
 
+INVAR_INLINE F32 sigmoid_for(F32 x, const float*) { return sigmoid(x); }
+INVAR_INLINE F32 sigmoid_for(F32 x, const uint16_t*) { return sigmoid_short(x); }
+
 template <typename Act>
 void forward_rows(Context& context, const invar_swiglu_args& args) {
   for_pieces(context, args.rows, rows_in_chunk(args.cols), [&](int64_t first, int64_t last) {
@@ -13,7 +16,7 @@ void forward_rows(Context& context, const invar_swiglu_args& args) {
       Act* out = static_cast<Act*>(args.out) + row * args.ld_out;
       for_vectors(args.cols, [&](int64_t i, auto part) {
         const F32 g = load(gate + i, part);
-        store(out + i, g * sigmoid(g) * load(up + i, part), part);
+        store_act(out + i, g * sigmoid_for(g, gate) * load(up + i, part), part);
       });
     }
   });
@@ -32,12 +35,12 @@ void backward_rows(Context& context, const invar_swiglu_backward_args& args) {
       Act* again = args.act_out == nullptr ? nullptr : static_cast<Act*>(args.act_out) + row * forward.ld_out;
       for_vectors(forward.cols, [&](int64_t i, auto part) {
         const F32 g = load(gate + i, part), u = load(up + i, part), d = load(d_out + i, part);
-        const F32 s = sigmoid(g);
+        const F32 s = sigmoid_for(g, gate);
         const F32 silu = g * s;
         // d silu = s (1 + g (1 - s)) = s + silu (1 - s)
-        store(d_gate + i, d * u * fma(silu, 1.0f - s, s), part);
-        store(d_up + i, d * silu, part);
-        if (again != nullptr) store(again + i, silu * u, part);
+        store_act(d_gate + i, d * u * fma(silu, 1.0f - s, s), part);
+        store_act(d_up + i, d * silu, part);
+        if (again != nullptr) store_act(again + i, silu * u, part);
       });
     }
   });

@@ -23,6 +23,8 @@ LEVEL_COPTS = {
     "avx512_bf16": _AVX512 + ["-mavx512bf16"],
 }
 
+ALL_LEVELS = ["portable", "avx2", "avx512", "avx512_bf16"]
+
 def level_library(name, srcs, hdrs = [], deps = [], levels = ["portable", "avx2", "avx512"], testonly = 0, **kwargs):
     """Builds `srcs` for each of `levels`; depending on `name` brings them all."""
     for level in levels:

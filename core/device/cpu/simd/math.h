@@ -25,17 +25,21 @@ INVAR_INLINE F32 exp(F32 x) {
   return scale_by_power(p, n);
 }
 
+// 2^f for |f| <= 1/2 with a relative error of 2^-18.
+INVAR_INLINE F32 exp2_fraction(F32 f) {
+  F32 p = set(0.00960039471421f);
+  p = fma(p, f, set(0.0559169101757f));
+  p = fma(p, f, set(0.240237185503f));
+  p = fma(p, f, set(0.69312199286f));
+  return fma(p, f, set(1.0f));
+}
+
 // 2^x for x <= 0 with a relative error of 2^-18, a small part of the BF16 rounding (2^-9) that softmax weights get
 // next. Below -126 the result is 0.
 INVAR_INLINE F32 exp2_short(F32 x) {
   const F32 clamped = max(x, set(-127.0f));
   const F32 n = round_to_integer(clamped);
-  const F32 f = clamped - n;
-  F32 p = set(0.00960039471421f);
-  p = fma(p, f, set(0.0559169101757f));
-  p = fma(p, f, set(0.240237185503f));
-  p = fma(p, f, set(0.69312199286f));
-  p = fma(p, f, set(1.0f));
+  const F32 p = exp2_fraction(clamped - n);
 #if defined(__AVX512F__)
   const F32 power = _mm512_scalef_ps(p, n);
 #else
@@ -46,9 +50,19 @@ INVAR_INLINE F32 exp2_short(F32 x) {
 
 // 1 / (1 + e^-x).
 INVAR_INLINE F32 sigmoid(F32 x) {
-  // Keeps 1 + e^-x below 2^126; sigmoid(-87) is 1.6e-38.
-  const F32 negated = x < set(-87.0f) ? set(87.0f) : -x;
+  // Keeps 1 + e^-x below 2^126 (sigmoid(-87) is 1.6e-38) and e^-x a normal number: subnormal ones are slow. The
+  // constants come first, so that NaN passes through.
+  const F32 negated = min(set(87.0f), max(set(-87.0f), -x));
   return reciprocal(exp(negated) + 1.0f);
+}
+
+// The same with a relative error of 2^-17, for results that are rounded to BF16.
+INVAR_INLINE F32 sigmoid_short(F32 x) {
+  const F32 scaled = x * -0x1.715476p+0f;
+  // e^-x = 2^n 2^f
+  const F32 bounded = min(set(126.0f), max(set(-126.0f), scaled));
+  const F32 n = round_to_integer(bounded);
+  return reciprocal(scale_by_power(exp2_fraction(bounded - n), n) + 1.0f);
 }
 
 INVAR_INLINE F32 tanh(F32 x) {

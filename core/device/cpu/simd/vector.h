@@ -113,8 +113,8 @@ INVAR_INLINE F32 load(const uint16_t* from, Part part) {
   return widen(value);
 #endif
 }
-INVAR_INLINE void store(uint16_t* to, F32 value, Part part) {
-  const U16 narrowed = narrow(value);
+INVAR_INLINE void store_narrow(uint16_t* to, U16 narrowed, Full) { memcpy(to, &narrowed, sizeof narrowed); }
+INVAR_INLINE void store_narrow(uint16_t* to, U16 narrowed, Part part) {
 #if defined(__AVX512F__)
   _mm256_mask_storeu_epi16(to, static_cast<__mmask16>((1u << part.n) - 1), reinterpret_cast<__m256i>(narrowed));
 #else
@@ -122,10 +122,35 @@ INVAR_INLINE void store(uint16_t* to, F32 value, Part part) {
 #endif
 }
 
+INVAR_INLINE void store(uint16_t* to, F32 value, Part part) { store_narrow(to, narrow(value), part); }
 INVAR_INLINE F32 load(const float* from, Full) { return load(from); }
 INVAR_INLINE F32 load(const uint16_t* from, Full) { return load(from); }
 INVAR_INLINE void store(float* to, F32 value, Full) { store(to, value); }
 INVAR_INLINE void store(uint16_t* to, F32 value, Full) { store(to, value); }
+
+// Asks for the cache line `kPrefetchBytes` behind `at`: the hardware's prefetchers stop at page ends, and a single
+// stream then waits for memory once a page. An address behind the end is harmless.
+constexpr uintptr_t kPrefetchBytes = 4096;
+INVAR_INLINE void prefetch_behind(const void* at) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(at) + kPrefetchBytes));
+}
+
+// For activations: the same rounding, except that the BF16 conversion instruction takes subnormal numbers as zero.
+INVAR_INLINE U16 narrow_act(F32 value) {
+#if defined(__AVX512BF16__)
+  return reinterpret_cast<U16>(_mm512_cvtneps_pbh(value));
+#else
+  return narrow(value);
+#endif
+}
+template <typename Extent>
+INVAR_INLINE void store_act(uint16_t* to, F32 value, Extent extent) {
+  store_narrow(to, narrow_act(value), extent);
+}
+template <typename Extent>
+INVAR_INLINE void store_act(float* to, F32 value, Extent extent) {
+  store(to, value, extent);
+}
 
 template <typename Body>
 INVAR_INLINE void for_vectors(int64_t count, const Body& body) {

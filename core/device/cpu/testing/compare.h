@@ -31,11 +31,12 @@ inline void expect_close(const Stored& actual, const Stored& expected, double un
   }
 }
 
-// Every level this machine can run that has vectors of its own, lowest first: above kAvx512 only products differ.
-inline std::vector<Level> vector_levels() {
+// Every level up to `highest` that this machine can run, lowest first. Most kernels have no version of their own above
+// kAvx512, and no level is tested twice.
+inline std::vector<Level> usable_levels(Level highest = Level::kAvx512) {
   std::vector<Level> levels;
   for (CpuLevel level : usable_cpu_levels()) {
-    if (level <= CpuLevel::kAvx512) levels.push_back(static_cast<Level>(level));
+    if (static_cast<Level>(level) <= highest) levels.push_back(static_cast<Level>(level));
   }
   return levels;
 }
