@@ -154,6 +154,12 @@ Status Session::resume(const std::string& folder) {
   return model().use_recipe(state_->ladder->recipe());
 }
 
+Result<v1::ExportReport> Session::export_to(const v1::ExportConfig& given, const CancelFlag* cancel) {
+  State& state = *state_;
+  return export_learner(*state.learner, state.side_files(), config::with_defaults(given),
+                        {.files = state.files, .pool = state.pool.get(), .cancel = cancel});
+}
+
 v1::TrainReport Session::report() const { return state_->report(/*cancelled=*/false); }
 
 const v1::TrainConfig& Session::config() const { return state_->config; }

@@ -26,6 +26,7 @@
 #include "core/base/thread_pool.h"
 #include "core/model/model.h"
 #include "core/text/tokenizer.h"
+#include "proto/invar/v1/checkpoint.pb.h"
 #include "proto/invar/v1/metrics.pb.h"
 #include "proto/invar/v1/report.pb.h"
 #include "proto/invar/v1/train.pb.h"
@@ -76,6 +77,8 @@ class Session {
   Result<std::string> save();
   // Writes one to `folder`, which must not exist or be empty.
   Status save_to(const std::string& folder);
+  // The weights as they are now, as a serving folder; config.source is not read.
+  Result<v1::ExportReport> export_to(const v1::ExportConfig& config, const CancelFlag* cancel);
   // Continues from a training checkpoint of the same model: the next step is the one after it, bit for bit.
   Status resume(const std::string& folder);
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/config/config.h"
 #include "core/train/evaluate.h"
 #include "core/train/session_state.h"
 
@@ -140,6 +141,25 @@ Result<std::string> Session::State::save() {
   return saved_path;
 }
 
+Result<std::vector<std::string>> Session::State::write_exports(const CancelFlag* cancel) {
+  std::vector<std::string> paths;
+  for (const int target : config.checkpoint().exports()) {
+    v1::ExportConfig wanted;
+    wanted.set_target(static_cast<v1::TargetFormat>(target));
+    wanted.set_bf16_copy(config.checkpoint().bf16_copy() && target_name(wanted.target()).rfind("fp8", 0) == 0);
+    wanted.set_destination(folder->export_path(target_name(wanted.target())));
+    // A run that was continued replaces what its shorter self exported.
+    INVAR_TRY(files->remove_all(wanted.destination()));
+    if (wanted.bf16_copy()) INVAR_TRY(files->remove_all(wanted.destination() + "-bf16"));
+    for (const std::string& pattern : config.precision().keep_bf16()) wanted.add_keep_bf16(pattern);
+    INVAR_TRY(export_learner(*learner, side_files(), config::with_defaults(wanted),
+                             {.files = files, .pool = pool.get(), .cancel = cancel})
+                  .status());
+    paths.push_back(wanted.destination());
+  }
+  return paths;
+}
+
 v1::TrainReport Session::State::report(bool cancelled) const {
   v1::TrainReport report;
   report.set_output(config.output());
@@ -218,7 +238,12 @@ Result<v1::TrainReport> Session::train(const TrainCallbacks& callbacks, const Ca
     const Status status = evaluate();
     if (status.code() != Code::kCancelled) INVAR_TRY(status);
   }
+  std::vector<std::string> exports;
+  if (!cancelled && state.folder) {
+    INVAR_ASSIGN(exports, state.write_exports(cancel));
+  }
   v1::TrainReport report = state.report(cancelled);
+  for (const std::string& path : exports) report.add_exports(path);
   if (last_eval && last_eval->step() == state.learner->steps()) *report.mutable_final_eval() = *last_eval;
   report.set_checkpoint(checkpoint);
   return report;

@@ -12,6 +12,7 @@
 #include "core/precision/ladder.h"
 #include "core/text/batch_source.h"
 #include "core/train/checkpoint.h"
+#include "core/train/export.h"
 #include "core/train/learner.h"
 #include "core/train/metrics_file.h"
 #include "core/train/progress.h"
@@ -54,6 +55,8 @@ struct Session::State {
   Status save_to(const std::string& path);
   Result<TrainingSnapshot> snapshot();
   std::vector<SideFile> side_files() const;
+  // Folders of config.checkpoint.exports under the output; their paths.
+  Result<std::vector<std::string>> write_exports(const CancelFlag* cancel);
   v1::TrainReport report(bool cancelled) const;
 };
 
