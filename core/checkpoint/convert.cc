@@ -226,15 +226,18 @@ class Conversion {
     Output& output = *piece.output;
     const TensorInfo& source = *output.plan->source;
     const int64_t width = unit_bytes(source.dtype);
-    const std::span<std::byte> input(worker.input.data(), static_cast<size_t>(piece.count * width));
-    INVAR_TRY(folder_->read(source, piece.first * width, input));
+    const bool quantized = output.plan->quantized();
+    const int64_t begin = quantized ? output.plan->stored_bytes(piece.first) : piece.first * width;
+    const int64_t bytes = quantized ? output.plan->stored_bytes(piece.count) : piece.count * width;
+    const std::span<std::byte> input(worker.input.data(), static_cast<size_t>(bytes));
+    INVAR_TRY(folder_->read(source, begin, input));
     const auto index = static_cast<size_t>(piece.index);
     if (!output.converts()) {
       output.target_digests[index] = worker.tile.hash(input);
       INVAR_TRY(writer.write(*piece.target, piece.first * width, input));
     } else {
       TileStats stats;
-      if (output.plan->quantized()) {
+      if (quantized) {
         INVAR_TRY(worker.tile.convert(*output.plan, piece.first, input, worker.output.data(), &stats));
       } else {
         worker.tile.cast(source.dtype, input, worker.output.data(), &stats);
@@ -247,7 +250,7 @@ class Conversion {
       std::lock_guard lock(stats_mutex_);
       output.stats.add(stats);
     }
-    progress(piece.count * width);
+    progress(bytes);
     return {};
   }
 

@@ -13,7 +13,7 @@ namespace {
 struct Meaning {
   std::string rule;
   std::vector<std::string> scales;
-  bool is_weight = true;
+  int64_t parameters = 0;  // what the tensor adds to the model's size
 };
 
 template <typename Line>
@@ -41,9 +41,10 @@ Result<v1::InspectReport> inspect(const v1::InspectConfig& given, FileSystem& fi
     for (const TensorPlan& plan : layout->tensors) {
       Meaning& meaning = meanings[plan.source];
       meaning.rule = plan.rule;
+      meaning.parameters = element_count(plan.shape);
       for (const ScaleTerm& scale : plan.scales) meaning.scales.push_back(scale.tensor->name);
     }
-    for (const DroppedTensor& dropped : layout->dropped) meanings[dropped.source] = {dropped.rule, {}, false};
+    for (const DroppedTensor& dropped : layout->dropped) meanings[dropped.source] = {dropped.rule, {}, 0};
     for (const Finding& finding : layout->findings) report.add_warnings(cat(finding.reason, ": ", finding.message));
   } else {
     if (layout.status().code() == Code::kInvalidArgument) return layout.status();
@@ -59,7 +60,7 @@ Result<v1::InspectReport> inspect(const v1::InspectConfig& given, FileSystem& fi
   int64_t parameters = 0, bytes = 0;
   for (const TensorInfo& tensor : folder.tensors()) {
     const auto it = meanings.find(&tensor);
-    const Meaning meaning = it == meanings.end() ? Meaning{} : it->second;
+    const Meaning meaning = it == meanings.end() ? Meaning{"", {}, element_count(tensor.shape)} : it->second;
     v1::DTypeCount& dtype = dtypes[tensor.dtype];
     dtype.set_dtype(static_cast<v1::DType>(tensor.dtype));
     count(&dtype, tensor);
@@ -69,7 +70,7 @@ Result<v1::InspectReport> inspect(const v1::InspectConfig& given, FileSystem& fi
       count(&rule, tensor);
     }
     bytes += tensor.byte_size();
-    if (meaning.is_weight) parameters += element_count(tensor.shape);
+    parameters += meaning.parameters;
     if (!config.tensors() || (!config.names().empty() && !glob_match(config.names(), tensor.name))) continue;
     v1::TensorInfo& line = *report.add_tensor();
     line.set_name(tensor.name);

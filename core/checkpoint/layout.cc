@@ -90,6 +90,8 @@ class Classifier {
  private:
   // The one reading of `tensor`, if it is quantised.
   Status read(const TensorInfo& tensor) {
+    // E4M3 is also a dtype of scales (NVFP4).
+    if (is_weight_scale_name(tensor.name)) return {};
     std::vector<Reading> readings;
     if (is_fp8(tensor.dtype)) INVAR_TRY(check_one_scale(tensor));
     for (LayoutRule rule : layout_rules()) rule(source_, tensor, &readings);
@@ -198,12 +200,13 @@ class Classifier {
       used_.insert(scale.tensor);
       layout_.dropped.push_back({scale.tensor, "scale", plan.source->name});
     }
-    for (const TensorInfo* helper : reading.dropped) {
-      used_.insert(helper);
-      layout_.dropped.push_back({helper, "drop", plan.source->name});
+    layouts_.insert(plan.layout);
+    if (reading.marker) {
+      used_.insert(plan.source);
+      layout_.dropped.push_back({plan.source, "drop", ""});
+      return;
     }
     for (Finding& finding : reading.findings) layout_.findings.push_back(std::move(finding));
-    layouts_.insert(plan.layout);
     planned_.insert(plan.source);
     layout_.tensors.push_back(std::move(plan));
   }
@@ -220,7 +223,9 @@ class Classifier {
         layout_.dropped.push_back({&tensor, "drop", ""});
         continue;
       }
-      if ((has_quantized || source_.declared.quantized) && is_weight_scale_name(tensor.name)) {
+      const bool is_scale =
+          is_weight_scale_name(tensor.name) || (tensor.dtype == DType::kE8M0 && tensor.name.ends_with("scale"));
+      if ((has_quantized || source_.declared.quantized) && is_scale) {
         if (source_.assumed("unused_scale") != "drop") {
           return Error(
               Code::kDataLoss, "checkpoint.unused_scale",

@@ -43,8 +43,9 @@ struct ScaleGrid {
 
 // How stored bytes become values.
 enum class Coding {
-  kCopy,   // stay as they are
-  kFloat,  // one 8-bit float an element (code_dtype)
+  kCopy,       // stay as they are
+  kFloat,      // one 8-bit float an element (code_dtype)
+  kPackedFp4,  // two E2M1 codes a byte along the last dimension, low nibble first
 };
 
 struct ScaleTerm {
@@ -61,11 +62,15 @@ struct TensorPlan {
   std::string layout;         // the producer's layout, "fp8-block-scale-inv"; empty for copies
   Coding coding = Coding::kCopy;
   DType code_dtype = DType::kUnspecified;
-  std::vector<ScaleTerm> scales;
-  std::string name;  // in the result
+  std::vector<ScaleTerm> scales;  // the second, if any, is one number for the whole tensor
+  std::string name;               // in the result
   std::vector<int64_t> shape;
 
   bool quantized() const { return coding != Coding::kCopy; }
+  // Stored bytes of `count` elements of `shape`; a run of packed elements begins and ends on whole bytes.
+  int64_t stored_bytes(int64_t count) const {
+    return coding == Coding::kPackedFp4 ? count / 2 : bytes_of(source->dtype, count);
+  }
 };
 
 // A stored tensor that is not in the result.

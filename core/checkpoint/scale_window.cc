@@ -63,9 +63,26 @@ Status ScaleWindow::load(const CheckpointFolder& folder, const TensorPlan& plan,
   bytes_.resize(static_cast<size_t>(total * width));
   values_.resize(static_cast<size_t>(total));
   INVAR_TRY(folder.read(*term_->tensor, begin_ * width, bytes_));
+  float tensor_scale = 1;
+  if (plan.scales.size() > 1) {
+    const ScaleTerm& second = plan.scales[1];
+    std::byte stored[8];
+    INVAR_TRY(folder.read(*second.tensor, 0, std::span(stored).first(static_cast<size_t>(bits_of(second.dtype) / 8))));
+    tensor_scale = widen(second.dtype, stored);
+    if (!std::isfinite(tensor_scale) || tensor_scale <= 0) {
+      return Error(Code::kDataLoss,
+                   std::isfinite(tensor_scale) && tensor_scale < 0 ? "checkpoint.scale_negative"
+                   : tensor_scale == 0                             ? "checkpoint.scale_zero"
+                                                                   : "checkpoint.scale_not_finite",
+                   cat(join_path(folder.path(), folder.file_name(*second.tensor)), ": scale ",
+                       in_quotes(second.tensor->name), " is ", tensor_scale, "; expected a positive finite number"));
+    }
+  }
   float smallest = INFINITY, largest = 0;
   for (int64_t i = 0; i < total; ++i) {
-    const float value = values_[static_cast<size_t>(i)] = widen(term_->dtype, bytes_.data() + i * width);
+    float value = widen(term_->dtype, bytes_.data() + i * width);
+    if (plan.scales.size() > 1) value = plan.scales[1].divides ? value / tensor_scale : value * tensor_scale;
+    values_[static_cast<size_t>(i)] = value;
     if (!std::isfinite(value) || value < 0) {
       const bool negative = std::isfinite(value);
       return Error(Code::kDataLoss, negative ? "checkpoint.scale_negative" : "checkpoint.scale_not_finite",

@@ -14,13 +14,18 @@
 namespace invar {
 namespace {
 
+// E4M3 codes of 0, 0.5, 1, 1.5, 2, 3, 4, 6, then negative.
+constexpr uint8_t kE4M3OfE2M1[16] = {0x00, 0x30, 0x38, 0x3C, 0x40, 0x44, 0x48, 0x4C,
+                                     0x80, 0xB0, 0xB8, 0xBC, 0xC0, 0xC4, 0xC8, 0xCC};
+constexpr uint8_t kE4M3Six = 0x4C;
+
 Status nan_error(const CheckpointFolder& folder, const TensorPlan& plan, int64_t element, uint8_t code) {
   constexpr char kHex[] = "0123456789ABCDEF";
   return Error(
       Code::kDataLoss, "checkpoint.nan_code",
       cat(join_path(folder.path(), folder.file_name(*plan.source)), ": tensor ", in_quotes(plan.source->name),
           " holds the code 0x", kHex[code >> 4], kHex[code & 15], " (not a finite number in ", name_of(plan.code_dtype),
-          ") at ", position_text(plan.source->shape, element), "; set nan_policy keep to convert it as it is"));
+          ") at ", position_text(plan.shape, element), "; set nan_policy keep to convert it as it is"));
 }
 
 // Rounds `product` to the target; counts what the target cannot hold.
@@ -84,6 +89,14 @@ void TileStats::add(const TileStats& other) {
   }
 }
 
+void unpack_fp4(std::span<const std::byte> packed, uint8_t* e4m3) {
+  for (size_t i = 0; i < packed.size(); ++i) {
+    const auto pair = static_cast<uint8_t>(packed[i]);
+    e4m3[2 * i] = kE4M3OfE2M1[pair & 15];
+    e4m3[2 * i + 1] = kE4M3OfE2M1[pair >> 4];
+  }
+}
+
 std::string tile_checksum(std::span<const uint64_t> digests) {
   uint64_t digest = digests.size() == 1
                         ? digests[0]
@@ -107,18 +120,26 @@ float result_value(DType dtype, const std::byte* values, int64_t index) {
 Tile::Tile(const CheckpointFolder& folder, const TileOptions& options)
     : folder_(folder), options_(options), kernels_(tile_kernels(options.level)) {}
 
-Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> codes, std::byte* out,
+Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> stored, std::byte* out,
                      TileStats* stats) {
   const FloatMode mode;
-  const auto* bytes = reinterpret_cast<const uint8_t*>(codes.data());
-  const int64_t n = static_cast<int64_t>(codes.size());
+  const bool packed = plan.coding == Coding::kPackedFp4;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(stored.data());
+  const int64_t n = static_cast<int64_t>(stored.size()) * (packed ? 2 : 1);
+  DType dtype = plan.code_dtype;
+  if (packed) {
+    unpacked_.resize(static_cast<size_t>(n));
+    unpack_fp4(stored, unpacked_.data());
+    bytes = unpacked_.data();
+    dtype = DType::kE4M3FN;
+  }
   INVAR_TRY(scales_.load(folder_, plan, first, n));
   TileStats own;
   if (!scales_.unscaled()) {
     own.smallest_scale = scales_.smallest();
     own.largest_scale = scales_.largest();
   }
-  const CodeShape* shape = code_shape(plan.code_dtype);
+  const CodeShape* shape = code_shape(dtype);
   bool fast = shape != nullptr;
   if (shape != nullptr) {
     kernels_->count(bytes, n, shape, &own.codes);
@@ -126,15 +147,18 @@ Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std:
            scales_.smallest() >= kSmallestFastScale && scales_.largest() <= kLargestFastScale;
     // FP16 is narrow: a tile that may leave it is counted element by element.
     if (options_.target == DType::kF16) {
-      fast = fast && min_subnormal(plan.code_dtype) * scales_.smallest() >= 0x1p-24f &&
-             max_finite(plan.code_dtype) * scales_.largest() < 65504.0f;
+      fast = fast && min_subnormal(dtype) * scales_.smallest() >= 0x1p-24f &&
+             max_finite(dtype) * scales_.largest() < 65504.0f;
     }
   }
   if (fast) {
     convert_fast(*shape, scales_.unscaled() ? nullptr : &scales_.term()->grid, first, bytes, n, out);
   } else {
     own.codes = {};
-    INVAR_TRY(convert_scalar(plan, first, bytes, n, out, &own));
+    INVAR_TRY(convert_scalar(plan, dtype, first, bytes, n, out, &own));
+  }
+  if (packed) {  // 6 is the largest E2M1 value
+    own.codes.saturated = std::count_if(bytes, bytes + n, [](uint8_t code) { return (code & 0x7F) == kE4M3Six; });
   }
   note_largest(out, n, &own);
   check_sample(plan, first, bytes, std::min(n, kReencodeSample), out, &own);
@@ -178,10 +202,10 @@ void Tile::convert_fast(const CodeShape& shape, const ScaleGrid* grid, int64_t f
   scales_.multiply(1 / shape.unit);
 }
 
-Status Tile::convert_scalar(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, std::byte* out,
-                            TileStats* stats) {
-  const FormatInfo& format = format_info(plan.code_dtype);
-  const float* table = decode_table(plan.code_dtype);
+Status Tile::convert_scalar(const TensorPlan& plan, DType dtype, int64_t first, const uint8_t* codes, int64_t n,
+                            std::byte* out, TileStats* stats) {
+  const FormatInfo& format = format_info(dtype);
+  const float* table = decode_table(dtype);
   for (int64_t i = 0; i < n; ++i) {
     const uint8_t code = codes[i];
     const float value = table[code], scale = scales_.at(first + i);
@@ -198,7 +222,7 @@ Status Tile::convert_scalar(const TensorPlan& plan, int64_t first, const uint8_t
           Code::kDataLoss, "checkpoint.scale_zero",
           cat(join_path(folder_.path(), folder_.file_name(*scales_.term()->tensor)), ": scale ",
               in_quotes(scales_.term()->tensor->name), " is 0 at ", scales_.place_of(first + i), " but weight ",
-              in_quotes(plan.source->name), " has a non-zero code at ", position_text(plan.source->shape, first + i)));
+              in_quotes(plan.source->name), " has a non-zero code at ", position_text(plan.shape, first + i)));
     }
     if (scales_.divides()) {
       const bool zero = scale == 0;
@@ -218,7 +242,9 @@ void Tile::check_sample(const TensorPlan& plan, int64_t first, const uint8_t* co
     if (scale == 0 || !std::isfinite(value)) continue;
     const float before = scales_.divides() ? value * scale : value / scale;
     ++stats->reencode_checked;
-    stats->reencode_mismatched += encode_fp8(plan.code_dtype, before) != codes[i];
+    const uint8_t code = encode_fp8(plan.code_dtype, before);
+    const uint8_t expected = plan.coding == Coding::kPackedFp4 ? kE4M3OfE2M1[code & 15] : code;
+    stats->reencode_mismatched += expected != codes[i];
   }
 }
 

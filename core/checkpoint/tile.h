@@ -44,9 +44,9 @@ class Tile {
  public:
   Tile(const CheckpointFolder& folder, const TileOptions& options);
 
-  // codes: the stored bytes of elements [first, first + n); out: n elements of the target dtype, aligned to 4.
+  // stored: the bytes of elements [first, first + n); out: n elements of the target dtype, aligned to 4.
   // checkpoint.nan_code, checkpoint.scale_zero (zero scale, non-zero code) and the errors of ScaleWindow::load.
-  Status convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> codes, std::byte* out,
+  Status convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> stored, std::byte* out,
                  TileStats* stats);
   // A tensor that is not quantised, in another float dtype (BF16 or F16 to F16 or F32).
   void cast(DType from, std::span<const std::byte> values, std::byte* out, TileStats* stats);
@@ -58,8 +58,8 @@ class Tile {
  private:
   void convert_fast(const CodeShape& shape, const ScaleGrid* grid, int64_t first, const uint8_t* codes, int64_t n,
                     std::byte* out);
-  Status convert_scalar(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, std::byte* out,
-                        TileStats* stats);
+  Status convert_scalar(const TensorPlan& plan, DType dtype, int64_t first, const uint8_t* codes, int64_t n,
+                        std::byte* out, TileStats* stats);
   void check_sample(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, const std::byte* out,
                     TileStats* stats) const;
   void note_largest(const std::byte* out, int64_t n, TileStats* stats) const;
@@ -68,7 +68,11 @@ class Tile {
   TileOptions options_;
   const TileKernels* kernels_;
   ScaleWindow scales_;
+  std::vector<uint8_t> unpacked_;
 };
+
+// Packed E2M1 codes as E4M3 codes of the same values, one a byte: every E2M1 value is an E4M3 value.
+void unpack_fp4(std::span<const std::byte> packed, uint8_t* e4m3);
 
 // A tensor's checksum from the XXH3-64 digests of its tiles, in order: the digest itself for one tile, XXH3-64 over the
 // little-endian digests otherwise. 16 hex digits.

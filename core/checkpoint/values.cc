@@ -42,6 +42,12 @@ double stored_value(DType dtype, const std::byte* at) {
 
 }  // namespace
 
+uint8_t ValueReader::code_at(const TensorPlan& plan, int64_t k) const {
+  if (plan.coding != Coding::kPackedFp4) return static_cast<uint8_t>(bytes_[static_cast<size_t>(k)]);
+  const auto pair = static_cast<uint8_t>(bytes_[static_cast<size_t>(k / 2)]);
+  return k % 2 == 0 ? pair & 15 : pair >> 4;
+}
+
 template <typename Value>
 Status ValueReader::read_any(const TensorPlan& plan, int64_t first, std::span<Value> out) {
   if (out.empty()) return {};
@@ -52,8 +58,11 @@ Status ValueReader::read_any(const TensorPlan& plan, int64_t first, std::span<Va
                      in_quotes(plan.source->name), " is stored as ", name_of(dtype), ", which is not read as numbers"));
   }
   const int64_t width = bits_of(dtype) / 8, n = static_cast<int64_t>(out.size());
-  bytes_.resize(static_cast<size_t>(n * width));
-  INVAR_TRY(folder_.read(*plan.source, first * width, bytes_));
+  // Packed runs are read with the byte that holds their first element.
+  const int64_t lead = plan.coding == Coding::kPackedFp4 ? first % 2 : 0;
+  const int64_t begin = plan.stored_bytes(first - lead), end = plan.stored_bytes(first + n + (lead + n) % 2);
+  bytes_.resize(static_cast<size_t>(plan.coding == Coding::kPackedFp4 ? end - begin : n * width));
+  INVAR_TRY(folder_.read(*plan.source, begin, bytes_));
   if (!plan.quantized()) {
     for (int64_t i = 0; i < n; ++i) {
       out[static_cast<size_t>(i)] = static_cast<Value>(stored_value(dtype, bytes_.data() + i * width));
@@ -72,7 +81,7 @@ Status ValueReader::read_any(const TensorPlan& plan, int64_t first, std::span<Va
     }
     const Value scale = scales_.at(first + i);
     for (int64_t k = i; k < i + run; ++k) {
-      const Value value = table[static_cast<uint8_t>(bytes_[static_cast<size_t>(k)])];
+      const Value value = table[code_at(plan, k + lead)];
       out[static_cast<size_t>(k)] = !scales_.divides() ? value * scale : scale == 0 ? value : value / scale;
     }
     i += run;

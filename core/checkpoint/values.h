@@ -24,6 +24,7 @@ class ValueReader {
   Status read(const TensorPlan& plan, int64_t first, std::span<float> out);
 
  private:
+  uint8_t code_at(const TensorPlan& plan, int64_t k) const;
   template <typename Value>
   Status read_any(const TensorPlan& plan, int64_t first, std::span<Value> out);
 

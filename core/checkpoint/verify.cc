@@ -71,6 +71,13 @@ uint32_t stored_bits(DType dtype, const std::byte* values, int64_t index) {
   return bits;
 }
 
+// Code number `k` of a run.
+uint8_t stored_code(const TensorPlan& plan, const std::vector<std::byte>& bytes, int64_t k) {
+  if (plan.coding != Coding::kPackedFp4) return static_cast<uint8_t>(bytes[static_cast<size_t>(k)]);
+  const auto pair = static_cast<uint8_t>(bytes[static_cast<size_t>(k / 2)]);
+  return k % 2 == 0 ? pair & 15 : pair >> 4;
+}
+
 struct Difference {
   int64_t count = 0, first = -1;
   std::string detail;
@@ -263,10 +270,10 @@ class Verification {
       }
       return {};
     }
-    const int64_t source_width = bits_of(from) / 8, width = bits_of(to) / 8;
-    buffers.source.resize(static_cast<size_t>(piece.count * source_width));
+    const int64_t width = bits_of(to) / 8;
+    buffers.source.resize(static_cast<size_t>(plan.stored_bytes(piece.count)));
     buffers.result.resize(static_cast<size_t>(piece.count * width));
-    INVAR_TRY(source_->read(*plan.source, piece.first * source_width, buffers.source));
+    INVAR_TRY(source_->read(*plan.source, plan.stored_bytes(piece.first), buffers.source));
     INVAR_TRY(result_->read(*piece.result, piece.first * width, buffers.result));
     const FloatMode mode;
     if (!plan.quantized()) {
@@ -308,7 +315,7 @@ class Verification {
         buffers.tabulated[static_cast<size_t>(slot)] = 1;
       }
       for (int64_t k = i; k < i + run; ++k) {
-        const auto code = static_cast<uint8_t>(buffers.source[static_cast<size_t>(k)]);
+        const uint8_t code = stored_code(plan, buffers.source, k);
         const Expected expected = table != nullptr ? table[code] : rule.of(code, scale);
         *mismatched += !expected.encodes_back;
         if (expected.is_nan && !keep_nan) {

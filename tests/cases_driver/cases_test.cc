@@ -70,22 +70,15 @@ const std::map<std::string, std::string> kNotYet = {
     {"bad-gguf-type", "folder.no_weights"},
     {"bad-pickle-bare", "folder.no_weights"},
     {"bnb-nf4-nested-llama", "checkpoint.unsupported_layout"},
-    {"ct-mxfp4a16-mistral", "checkpoint.unsupported_layout"},
-    {"ct-nvfp4a16-llama", "checkpoint.unsupported_layout"},
     {"ct-w4-asym-g32-llama", "checkpoint.unsupported_layout"},
     {"dcp-llama-2rank", "folder.no_weights"},
     {"deepspeed-zero2-llama", "folder.no_weights"},
-    {"ds4-fp4-experts-a", "checkpoint.unsupported_layout"},
     {"gguf-llama-q4km", "folder.no_weights"},
     {"gguf-types-basic", "folder.no_weights"},
     {"gguf-types-fp4-iq-tq", "folder.no_weights"},
     {"gguf-types-k", "folder.no_weights"},
     {"gptoss-mxfp4", "checkpoint.unsupported_layout"},
-    {"mistral-qscale-dynamic", "checkpoint.unsupported_layout"},
-    {"mo-nvfp4-qwen3", "checkpoint.unsupported_layout"},
     {"ok-torch-zip-fp8", "folder.no_weights"},
-    {"scaled-fp8-comfy", "checkpoint.unsupported_layout"},
-    {"torchao-f8-row-llama", "checkpoint.unsupported_layout"},
 };
 
 // Judged by another command than convert.

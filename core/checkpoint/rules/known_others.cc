@@ -24,17 +24,10 @@ void unsupported_rule(const LayoutSource& source, const TensorInfo& tensor, std:
     DType dtype;  // kUnspecified: any
   };
   static constexpr Line kLines[] = {
-      {".weight", ".scale", "DeepSeek-V4 (E8M0 .scale, FP4 experts)", DType::kI8},
-      {".weight", ".scale", "DeepSeek-V4 (E8M0 .scale)", DType::kE4M3FN},
-      {".weight", ".scale_weight", "scaled fp8 (scale_weight)", DType::kUnspecified},
-      {".weight", ".qscale_weight", "Mistral qscale_weight", DType::kUnspecified},
-      {".weight", ".weight_scale_2", "ModelOpt NVFP4", DType::kU8},
       {".weight", ".weight.absmax", "bitsandbytes 4-bit", DType::kU8},
-      {".weight_packed", ".weight_global_scale", "compressed-tensors NVFP4", DType::kU8},
-      {".weight_packed", ".weight_scale", "compressed-tensors MXFP4", DType::kU8},
       {".weight_packed", ".weight_scale", "compressed-tensors packed integers", DType::kI32},
       {"_blocks", "_scales", "gpt-oss MXFP4", DType::kU8},
-      {"._weight_qdata", "._weight_scale", "TorchAO", DType::kUnspecified},
+      {"._weight_qdata", "._weight_scale", "TorchAO integers", DType::kI8},
       {".qweight", ".qzeros", "GPTQ or AWQ", DType::kI32},
   };
   for (const Line& line : kLines) {

@@ -9,6 +9,11 @@ const std::vector<LayoutRule>& layout_rules() {
       renamed_block_rule,        // block grids stored as weight_scale
       tensor_scale_rule,         // AutoFP8, FNUZ, ModelOpt FP8: one weight_scale
       row_scale_rule,            // FBGEMM, ModelOpt per channel: one weight_scale a row
+      scale_weight_rule,         // diffusion tools and Mistral: scale_weight, qscale_weight
+      torchao_rule,              // _weight_qdata with its block in the metadata
+      dot_scale_rule,            // DeepSeek-V4: E8M0 .scale
+      modelopt_block_rule,       // rank-4 block scales, MXFP8
+      packed_fp4_rule,           // MXFP4 and NVFP4
       power_of_two_values_rule,  // E8M0 as values
       unsupported_rule,          // known, not read yet
   };

@@ -32,7 +32,7 @@ struct Reading {
   bool declared = false;  // a config declares it; undeclared readings count only where none is declared
   Status status;
   std::vector<Finding> findings;
-  std::vector<const TensorInfo*> dropped;  // helpers of this layout, beside the scales
+  bool marker = false;  // the tensor itself is only a sign of the layout and is left out
 };
 
 using LayoutRule = void (*)(const LayoutSource& source, const TensorInfo& tensor, std::vector<Reading>* readings);
@@ -47,6 +47,11 @@ void tensor_scale_rule(const LayoutSource&, const TensorInfo&, std::vector<Readi
 void row_scale_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
 void renamed_block_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
 void power_of_two_values_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
+void scale_weight_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
+void torchao_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
+void dot_scale_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
+void modelopt_block_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
+void packed_fp4_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
 void unsupported_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
 
 // Helpers for rules.
