@@ -59,8 +59,9 @@ void bench(TestContext& context, const Kernels& kernels, int32_t dtype, int64_t 
       (forward_flop + backward_flop) / (forward.median + backward.median) * share);
 }
 
-void bench_decode(TestContext& context, const Kernels& kernels, int64_t cache, int64_t heads, int64_t kv_heads) {
-  const int64_t dim = 64, sequences = 32;
+void bench_decode(TestContext& context, const Kernels& kernels, int64_t sequences, int64_t cache, int64_t heads,
+                  int64_t kv_heads) {
+  const int64_t dim = 64;
   std::vector<int32_t> q_offsets, k_offsets;
   for (int64_t s = 0; s <= sequences; ++s) {
     q_offsets.push_back(static_cast<int32_t>(s));
@@ -76,9 +77,9 @@ void bench_decode(TestContext& context, const Kernels& kernels, int64_t cache, i
   Triad triad(1 << 25);
   const double limit = triad.bandwidth(context, 5);
   kernels.attention(context.get(), args);
-  const Timing timing = time_runs(context, 5, [&] { kernels.attention(context.get(), args); });
+  const Timing timing = time_runs(context, sequences > 1 ? 5 : 200, [&] { kernels.attention(context.get(), args); });
   const double bytes = 4.0 * static_cast<double>(keys * kv_heads * dim);
-  std::printf("bf16 decode, %ld sequences of %ld keys, heads %ld/%ld: %.2f ms, %.1f GB/s, %.0f%% of triad\n",
+  std::printf("bf16 decode, %ld sequences of %ld keys, heads %ld/%ld: %.3f ms, %.1f GB/s, %.0f%% of triad\n",
               long(sequences), long(cache), long(heads), long(kv_heads), timing.best * 1e3, bytes / timing.best / 1e9,
               100 * bytes / timing.best / limit);
 }
@@ -96,5 +97,6 @@ int main(int argc, char** argv) {
   bench(context, kernels, kBF16, 2048, 64, 9, 3);
   bench(context, kernels, kBF16, 512, 128, 4, 4);
   bench(context, kernels, kF32, 512, 64, 9, 3);
-  bench_decode(context, kernels, 2048, 9, 3);
+  bench_decode(context, kernels, 32, 2048, 9, 3);
+  bench_decode(context, kernels, 1, 1024, 9, 3);  // in cache: what arithmetic costs
 }

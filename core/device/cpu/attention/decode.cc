@@ -34,6 +34,57 @@ struct Plan {
   int64_t rows = 0, chunks = 0;  // the most of any sequence
 };
 
+// load_rows for a cache that comes from memory: asks for the next tile's rows on the way.
+template <typename Act>
+void load_rows_ahead(const Act* from, int64_t ld, int64_t rows, int64_t dim, float* to, int64_t padded) {
+  constexpr int64_t kLine = 64;
+  const int64_t bytes = dim * static_cast<int64_t>(sizeof(Act));
+  for (int64_t r = 0; r < rows; ++r) {
+    // An address behind the cache is harmless.
+    const uintptr_t next =
+        reinterpret_cast<uintptr_t>(from + r * ld) + static_cast<uintptr_t>(kTileKeys * ld) * sizeof(Act);
+    for (int64_t b = 0; b < bytes; b += kLine)
+      __builtin_prefetch(reinterpret_cast<const void*>(next + static_cast<uintptr_t>(b)));
+    load_rows(from + r * ld, ld, 1, dim, 1, to + r * padded, padded);
+  }
+}
+
+void clear_rows(float* rows, int64_t count) {
+  if (count > 0) memset(rows, 0, static_cast<size_t>(count) * sizeof(float));
+}
+
+// The lanes' sums of four vectors.
+INVAR_INLINE void add_lanes_of_four(F32 a, F32 b, F32 c, F32 d, float* to) {
+#if defined(__AVX512F__)
+  // Twice two vectors are interleaved and their halves added: each 128-bit lane then holds its parts of a, b, c, d.
+  const F32 ab = _mm512_unpacklo_ps(a, b) + _mm512_unpackhi_ps(a, b);
+  const F32 cd = _mm512_unpacklo_ps(c, d) + _mm512_unpackhi_ps(c, d);
+  const __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+  const __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+  const F32 lanes = _mm512_castpd_ps(low) + _mm512_castpd_ps(high);
+  const __m256 eight = _mm512_castps512_ps256(lanes) + _mm512_extractf32x8_ps(lanes, 1);
+  _mm_storeu_ps(to, _mm256_castps256_ps128(eight) + _mm256_extractf128_ps(eight, 1));
+#else
+  to[0] = add_lanes(a);
+  to[1] = add_lanes(b);
+  to[2] = add_lanes(c);
+  to[3] = add_lanes(d);
+#endif
+}
+
+// to[j] = query . rows[j] for j in [0, count); count is a multiple of kLanes, so of four.
+void dot_rows(const float* query, const float* rows, int64_t padded, int64_t count, float* to) {
+  for (int64_t j = 0; j < count; j += 4) {
+    const float* row = rows + j * padded;
+    F32 sums[4] = {};
+    for (int64_t c = 0; c < padded; c += kLanes) {
+      const F32 q = load(query + c);
+      for (int64_t k = 0; k < 4; ++k) sums[k] = fma(q, load(row + k * padded + c), sums[k]);
+    }
+    add_lanes_of_four(sums[0], sums[1], sums[2], sums[3], to + j);
+  }
+}
+
 template <typename Act>
 void attend_chunk(const invar_attention_args& args, const Plan& plan, int64_t s, int64_t kv_head, int64_t chunk,
                   float* partials, float* memory) {
@@ -43,7 +94,7 @@ void attend_chunk(const invar_attention_args& args, const Plan& plan, int64_t s,
   float* queries = memory;
   float* keys = queries + plan.rows * padded;
   float* values = keys + kTileKeys * padded;
-  float* scores = values + kTileKeys * padded;
+  float* scores = values + kTileKeys * padded;  // [kTileRows, kTileKeys]
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t token = sequence.first_query + row % sequence.queries;
     const int64_t head = kv_head * plan.group + row / sequence.queries;
@@ -57,25 +108,25 @@ void attend_chunk(const invar_attention_args& args, const Plan& plan, int64_t s,
   for (int64_t key = larger(chunk * kChunkKeys, sequence.first_visible(0)); key < end; key += kTileKeys) {
     const int64_t count = smaller(kTileKeys, end - key), cols = round_up(count, kLanes);
     const int64_t token = sequence.first_key + key;
-    load_rows(static_cast<const Act*>(args.k) + token * args.ldk + kv_head * dim, args.ldk, count, dim, 1, keys,
-              padded);
-    load_rows(static_cast<const Act*>(args.v) + token * args.ldv + kv_head * dim, args.ldv, count, dim, 1, values,
-              padded);
-    for (int64_t row = 0; row < rows; ++row) {
-      const int64_t i = row % sequence.queries;
-      for (int64_t j = 0; j < count; ++j) {
-        F32 sum = zero();
-        for (int64_t c = 0; c < padded; c += kLanes) {
-          sum = fma(load(queries + row * padded + c), load(keys + j * padded + c), sum);
-        }
-        scores[j] = add_lanes(sum);
+    const Act* k = static_cast<const Act*>(args.k) + token * args.ldk + kv_head * dim;
+    const Act* v = static_cast<const Act*>(args.v) + token * args.ldv + kv_head * dim;
+    load_rows_ahead(v, args.ldv, count, dim, values, padded);
+    load_rows_ahead(k, args.ldk, count, dim, keys, padded);
+    clear_rows(keys + count * padded, (cols - count) * padded);
+    for (int64_t row = 0; row < rows; row += kTileRows) {
+      const int64_t group = smaller(kTileRows, rows - row);
+      for (int64_t r = row; r < row + group; ++r) {
+        const int64_t i = r % sequence.queries;
+        float* row_scores = scores + (r - row) * kTileKeys;
+        dot_rows(queries + r * padded, keys, padded, cols, row_scores);
+        const Range visible{smaller(cols, larger(0, sequence.first_visible(i) - key)),
+                            larger(0, smaller(count, sequence.end_visible(i) - key))};
+        const Partial partial(partials + r * Partial::floats(padded));
+        soften_row<Act>(row_scores, visible, cols, cap, partial.sums, partial.largest, partial.out, padded);
       }
-      for (int64_t j = count; j < cols; ++j) scores[j] = 0;
-      const Range visible{smaller(cols, larger(0, sequence.first_visible(i) - key)),
-                          larger(0, smaller(count, sequence.end_visible(i) - key))};
-      const Partial partial(partials + row * Partial::floats(padded));
-      soften_row<Act>(scores, visible, cols, cap, partial.sums, partial.largest, partial.out, padded);
-      row_tile_product(1, padded, {scores, kTileKeys, 1, values, padded, partial.out, padded, count, true});
+      const Partial first(partials + row * Partial::floats(padded));
+      row_tile_product(group, padded,
+                       {scores, kTileKeys, 1, values, padded, first.out, Partial::floats(padded), count, true});
     }
   }
 }
@@ -114,7 +165,7 @@ template <typename Act>
 int32_t decode(Context& context, const invar_attention_args& args) {
   const Plan plan(args);
   const int64_t shared = plan.items(args) * plan.rows * Partial::floats(plan.padded);
-  const int64_t own = plan.rows * plan.padded + 2 * kTileKeys * plan.padded + kTileKeys;
+  const int64_t own = plan.rows * plan.padded + 2 * kTileKeys * plan.padded + kTileRows * kTileKeys;
   if (!reserve_shared_scratch(context, kScratchOperation, static_cast<size_t>(shared) * sizeof(float)) ||
       !reserve_worker_scratch(context, kScratchOperation, static_cast<size_t>(own) * sizeof(float))) {
     return kResourceExhausted;
