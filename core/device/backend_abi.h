@@ -285,6 +285,10 @@ typedef struct invar_backend {
   int32_t (*head_loss)(invar_device_context*, const invar_head_loss_args*);
   int32_t (*adamw)(invar_device_context*, const invar_adamw_args*);
   int32_t (*quantize)(invar_device_context*, const invar_quantize_args*);
+
+  /* Nonzero where a product with packed_b is faster than one that reads b. Where it is 0 a packed copy that would
+   * hold nothing but b is a waste of memory and time. */
+  int32_t (*matmul_gains_from_packing)(invar_device_context*, int32_t dtype, int32_t transpose_b);
 } invar_backend;
 
 #ifdef __cplusplus

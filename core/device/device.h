@@ -83,6 +83,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Result<double> sum_squares(const float* x, int64_t count);
   Result<bool> all_finite(const float* x, int64_t count);
   size_t matmul_packed_bytes(DType dtype, int64_t inner, int64_t cols, bool transpose_b) const;
+  bool matmul_gains_from_packing(DType dtype, bool transpose_b) const;
   Status matmul_pack(void* packed, const void* b, DType dtype, int64_t inner, int64_t cols, int64_t ldb,
                      bool transpose_b);
   Status matmul(const invar_matmul_args& args);

@@ -60,6 +60,10 @@ size_t Device::matmul_packed_bytes(DType dtype, int64_t inner, int64_t cols, boo
   return table_->matmul_packed_bytes(context_, number(dtype), inner, cols, transpose_b ? 1 : 0);
 }
 
+bool Device::matmul_gains_from_packing(DType dtype, bool transpose_b) const {
+  return table_->matmul_gains_from_packing(context_, number(dtype), transpose_b ? 1 : 0) != 0;
+}
+
 Status Device::matmul_pack(void* packed, const void* b, DType dtype, int64_t inner, int64_t cols, int64_t ldb,
                            bool transpose_b) {
   INVAR_RUN(table_->matmul_pack(context_, packed, b, number(dtype), inner, cols, ldb, transpose_b ? 1 : 0),

@@ -74,6 +74,9 @@ Status ParameterStore::allocate() {
   const auto packed_bytes = [&](const Weight& weight, WeightUse use) -> int64_t {
     const bool forward = use == WeightUse::kForward;
     if (!packs(weight) || (!forward && !options_.trainable)) return 0;
+    // A quantised weight lives in its packed copy alone.
+    const bool may_be_quantised = any_fp8 && weight.is_linear;
+    if (!may_be_quantised && !device_.matmul_gains_from_packing(weight.values.dtype, forward)) return 0;
     const int64_t inner = forward ? weight.values.cols : weight.values.rows;
     const int64_t cols = forward ? weight.values.rows : weight.values.cols;
     return round_up(static_cast<int64_t>(device_.matmul_packed_bytes(weight.values.dtype, inner, cols, forward)));

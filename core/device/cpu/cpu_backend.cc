@@ -8,6 +8,7 @@
 #include "core/device/cpu/check_args.h"
 #include "core/device/cpu/kernels.h"
 #include "core/device/cpu/level.h"
+#include "core/device/cpu/matmul/matmul.h"
 
 // An opened CPU: the Context that kernels see, plus the table it uses.
 struct invar_device_context {
@@ -160,6 +161,12 @@ int32_t matmul_pack(invar_device_context* opened, void* packed, const void* b, i
   return opened->kernels.matmul_pack(opened->context, packed, b, dtype, inner, cols, ldb, transpose_b);
 }
 
+// FP32 engines read a straight B as fast as a packed one: they copy its rows either way. A transposed one costs a
+// transposition in every task. Pair engines gain in both.
+int32_t matmul_gains_from_packing(invar_device_context* opened, int32_t dtype, int32_t transpose_b) {
+  return transpose_b != 0 || engine_for(opened->context.level, dtype).prepared_bytes != sizeof(float) ? 1 : 0;
+}
+
 // The table's entry for an operation that takes one struct: check, then the kernel.
 template <auto Member, typename Args, const char* (*Check)(const Args&)>
 int32_t entry(invar_device_context* opened, const Args* args) {
@@ -200,6 +207,7 @@ constexpr invar_backend kBackend = {
     .head_loss = entry<&Kernels::head_loss, invar_head_loss_args, check_args>,
     .adamw = entry<&Kernels::adamw, invar_adamw_args, check_args>,
     .quantize = entry<&Kernels::quantize, invar_quantize_args, check_args>,
+    .matmul_gains_from_packing = matmul_gains_from_packing,
 };
 
 }  // namespace
