@@ -4,7 +4,8 @@
 #include "core/checkpoint/diff.h"
 #include "core/checkpoint/inspect.h"
 #include "core/checkpoint/verify.h"
-#include "core/train/serving/export_checkpoint.h"
+#include "core/train/bench.h"
+#include "core/train/export.h"
 #include "invar/v1/bench.pb.h"
 #include "invar/v1/calibrate.pb.h"
 #include "invar/v1/checkpoint.pb.h"
@@ -15,6 +16,8 @@
 namespace {
 
 namespace v1 = invar::v1;
+using invar::Code;
+using invar::Error;
 using invar::Result;
 using invar::abi::entry;
 using invar::abi::Outcome;
@@ -104,14 +107,26 @@ invar_status* invar_checkpoint_export(invar_runtime* runtime, const void* config
       [](RuntimeState& state, const v1::ExportConfig& checked, Progress& adapter) -> Result<v1::ExportReport> {
         const auto pool = state.pool_for(checked.threads());
         adapter.note("export", checked.destination());
-        return invar::export_checkpoint(checked, {state.files(), *pool, adapter.flag()});
+        return invar::export_checkpoint(checked,
+                                        {.files = &state.files(), .pool = pool.get(), .cancel = adapter.flag()});
       });
 }
 
 invar_status* invar_bench_run(invar_runtime* runtime, const void* config, size_t config_size, invar_cancel* cancel,
                               const invar_progress_callback* progress, invar_bytes** report) noexcept {
-  return on_runtime<v1::BenchConfig>(__func__, runtime, config, config_size, cancel, progress, report,
-                                     [](RuntimeState&, const v1::BenchConfig&, Progress&) -> Result<v1::BenchReport> {
-                                       return invar::abi::unimplemented("invar_bench_run");
-                                     });
+  return on_runtime<v1::BenchConfig>(
+      __func__, runtime, config, config_size, cancel, progress, report,
+      [](RuntimeState& state, const v1::BenchConfig& checked, Progress& adapter) -> Result<v1::BenchReport> {
+        const invar::BenchEnvironment environment = {
+            state.pool_for(checked.threads()), &state.files(), adapter.flag(),
+            [&](int64_t done, int64_t total, double) { adapter.work("bench", "", "steps", done, total); }};
+        switch (checked.kind()) {
+          case v1::BENCH_KIND_TRAIN: return invar::bench_train(checked, environment);
+          case v1::BENCH_KIND_PARITY: return invar::bench_parity(checked, environment);
+          default:
+            return Error(Code::kUnimplemented, "unimplemented",
+                         "invar_bench_run: only train and parity are part of the library; the *_bench programs of the "
+                         "source tree time single kernels");
+        }
+      });
 }

@@ -1,5 +1,6 @@
 // Loaded models: thin handles over core/train/inference.
 #include "c_api/internal/token_callback.h"
+#include "c_api/internal/with_model.h"
 #include "c_api/internal/work.h"
 #include "core/train/inference/inference.h"
 #include "invar/v1/model.pb.h"

@@ -27,14 +27,18 @@ std::vector<std::string> differences(const v1::TrainConfig& saved, const v1::Tra
 }
 
 Result<std::unique_ptr<Learner>> make_learner(const v1::TrainConfig& config, const ModelShape& shape,
-                                              std::shared_ptr<ThreadPool> pool, const Logger& log) {
+                                              std::shared_ptr<ThreadPool> pool, const SessionEnvironment& environment) {
   ModelOptions options;
   INVAR_ASSIGN(options.precision, precision_plan_of(config.precision()));
   if (config.precision().has_ladder() && recipe_uses_fp8(options.precision.recipe)) {
     options.other_recipes = {Recipe::kBf16};
   }
   options.max_tokens = config.micro_batch() * config.data().sequence_length();
-  INVAR_ASSIGN(auto device, Device::open(config.device(), std::move(pool), DeviceOptions{.log = log}));
+  INVAR_ASSIGN(auto device, Device::open(config.device(), std::move(pool),
+                                         DeviceOptions{.log = environment.log,
+                                                       .allocator = environment.allocator,
+                                                       .cpu_level_cap = {},
+                                                       .keep_alive = environment.keep_alive}));
   INVAR_ASSIGN(auto model, Model::create(std::move(device), shape, options));
   return Learner::create(std::move(model),
                          {.adamw = adamw_options_of(config.optimizer()), .clip_norm = config.optimizer().clip_norm()});
@@ -84,7 +88,7 @@ Result<std::unique_ptr<Session>> Session::create(const v1::TrainConfig& given, c
                          OrderOptions{.shuffle = config.data().shuffle(), .seed = config.data().shuffle_seed()});
     state.progress.data_digest = state.data.digest;
   }
-  INVAR_ASSIGN(state.learner, make_learner(config, shape, state.pool, state.log));
+  INVAR_ASSIGN(state.learner, make_learner(config, shape, state.pool, environment));
   state.schedule = schedule_of(config.optimizer(), config.schedule(), config.steps());
   state.ladder = std::make_unique<PrecisionLadder>(ladder_options_of(config.precision(), config.steps()));
   if (!checkpoint.empty()) {

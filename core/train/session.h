@@ -24,6 +24,7 @@
 #include "core/base/log.h"
 #include "core/base/status.h"
 #include "core/base/thread_pool.h"
+#include "core/device/device.h"
 #include "core/model/model.h"
 #include "core/text/tokenizer.h"
 #include "proto/invar/v1/checkpoint.pb.h"
@@ -38,6 +39,8 @@ struct SessionEnvironment {
   std::shared_ptr<ThreadPool> pool;  // null: one of config.threads
   FileSystem* files = nullptr;       // null: the operating system's
   Logger log;
+  DeviceAllocator allocator = {};         // empty: the process's own
+  std::shared_ptr<void> keep_alive = {};  // what the allocator needs; released after the session's memory
 };
 
 // All optional. Called on the thread that trains.
