@@ -6,6 +6,13 @@
 #include "core/device/cpu/testing/compare.h"
 
 namespace invar::cpu {
+
+// The AMX source on the software model of the tiles.
+namespace amx_model_level {
+int32_t attention(Context& context, const invar_attention_args& args);
+int32_t attention_backward(Context& context, const invar_attention_backward_args& args);
+}  // namespace amx_model_level
+
 namespace {
 
 struct Shape {
@@ -17,7 +24,14 @@ struct Shape {
 
 class Attention : public testing::TestWithParam<Level> {
  protected:
-  Attention() { fill_attention(kernels_, GetParam()); }
+  Attention() {
+    if (GetParam() == Level::kAmx && cpu_level() < CpuLevel::kAmx) {
+      kernels_.attention = amx_model_level::attention;
+      kernels_.attention_backward = amx_model_level::attention_backward;
+    } else {
+      fill_attention(kernels_, GetParam());
+    }
+  }
 
   void check(const Shape& shape, int32_t dtype, bool with_backward);
 
@@ -67,14 +81,14 @@ void Attention::check(const Shape& shape, int32_t dtype, bool with_backward) {
   // F32: a score of size 2 is a sum of `dim` products, so it carries about sqrt(dim) roundings of its size, and the
   // exponential and the weighted sum some more. BF16: weights carry 2^-18 from the short exponential (64 units of
   // FP32).
-  const double units = dtype == kF32 ? 24 + 2 * std::sqrt(static_cast<double>(shape.dim)) : 128;
+  double units = dtype == kF32 ? 24 + 2 * std::sqrt(static_cast<double>(shape.dim)) : 128;
+  // AMX takes the weights and their gradients as BF16: 2^-9 each, in units of 2^-24, for two of them.
+  if (GetParam() == Level::kAmx && dtype == kBF16) units = 0x1p16;
   const double many = std::sqrt(static_cast<double>(std::max<int64_t>(keys, 4)));
   expect_close(results[1].out, results[0].out, units, 1, "out");
-  if (!with_backward) {
-    // The short exponential's 2^-18 in the sum.
-    expect_close(results[1].lse, results[0].lse, dtype == kF32 ? 24 : 128, 1, "lse");
-    return;
-  }
+  // The short exponential's 2^-18 in the sum.
+  expect_close(results[1].lse, results[0].lse, dtype == kF32 ? 24 + 2 * std::sqrt(double(shape.dim)) : 128, 1, "lse");
+  if (!with_backward) return;
   expect_close(results[1].d_q, results[0].d_q, units, 2, "d_q");
   expect_close(results[1].d_k, results[0].d_k, units, many, "d_k");
   expect_close(results[1].d_v, results[0].d_v, units, many, "d_v");
@@ -133,7 +147,14 @@ TEST_P(Attention, SeveralChunksOfKeys) {
   check({2, 1, 4, {0, 200}, {0, 1100}, 0, 600}, kF32, true);
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, Attention, testing::ValuesIn(usable_levels()), level_test_name);
+std::vector<Level> attention_levels() {
+  std::vector<Level> levels = usable_levels();
+  // Above it products are FP32 until AMX: the processor's, or the model's.
+  if (cpu_level() >= CpuLevel::kAvx512Bf16) levels.push_back(Level::kAmx);
+  return levels;
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, Attention, testing::ValuesIn(attention_levels()), level_test_name);
 
 }  // namespace
 }  // namespace invar::cpu

@@ -1,4 +1,5 @@
 #include "core/device/cpu/attention/attention.h"
+#include "core/device/cpu/attention/query_blocks.h"
 #include "core/device/cpu/attention/softmax.h"
 #include "core/device/cpu/attention/tiles.h"
 
@@ -16,29 +17,13 @@ struct PackedKeys {
         tile_floats(kTileKeys * (args.head_dim + padded)),
         kv_heads(args.kv_heads) {}
 
-  // Tiles are numbered over sequences by an upper bound that needs no table.
   float* tile(const Sequence& sequence, int64_t s, int64_t kv_head, int64_t key_tile) const {
-    return tiles + (kv_heads * (first_tile(sequence.first_key, s) + key_tile) + kv_head) * tile_floats;
+    return tiles + (kv_heads * (first_tile(sequence.first_key, s, kTileKeys) + key_tile) + kv_head) * tile_floats;
   }
-  static int64_t first_tile(int64_t first_key, int64_t s) { return first_key / kTileKeys + s; }
 
   float* tiles;
   int64_t padded, tile_floats, kv_heads;
 };
-
-struct QueryBlock {
-  int64_t sequence, first;
-};
-
-// The blocks of all sequences in order: block number -> (sequence, first query), by walking the offsets.
-QueryBlock find_query_block(const invar_attention_args& args, int64_t block) {
-  int64_t s = 0;
-  for (;; ++s) {
-    const int64_t blocks = ceil_div(args.q_offsets[s + 1] - args.q_offsets[s], kTileQueries);
-    if (block < blocks) return {s, block * kTileQueries};
-    block -= blocks;
-  }
-}
 
 template <typename Act>
 void pack_keys(Context& context, const invar_attention_args& args, const PackedKeys& packed) {
@@ -115,27 +100,13 @@ void attend_block(const invar_attention_args& args, const PackedKeys& packed, in
     }
   }
 
-  Act* out = static_cast<Act*>(args.out) + token * args.ldo + head * dim;
-  const int64_t tokens = args.q_offsets[args.sequences];
-  for (int64_t i = 0; i < rows; ++i) {
-    const float sum = add_lanes(load(state.sums + i * kLanes));
-    const float inverse = 1 / sum;
-    const float* row = state.out + i * padded;
-    for_vectors(dim, [&](int64_t c, auto part) { store(out + i * args.ldo + c, load(row + c) * inverse, part); });
-    if (args.lse != nullptr) {
-      const double lse = static_cast<double>(state.largest[i] * Softmax<Act>::kInverseUnit) + __builtin_log(sum);
-      args.lse[head * tokens + token + i] = static_cast<float>(lse);
-    }
-  }
+  finish_block<Act>(args, head, token, rows, padded, state.out, state.sums, state.largest);
 }
 
 template <typename Act>
 int32_t attention_tiled(Context& context, const invar_attention_args& args) {
-  int64_t query_blocks = 0;
-  for (int64_t s = 0; s < args.sequences; ++s) {
-    query_blocks += ceil_div(args.q_offsets[s + 1] - args.q_offsets[s], kTileQueries);
-  }
-  const int64_t key_tiles = PackedKeys::first_tile(args.k_offsets[args.sequences], args.sequences) + 1;
+  const int64_t query_blocks = count_query_blocks(args);
+  const int64_t key_tiles = first_tile(args.k_offsets[args.sequences], args.sequences, kTileKeys) + 1;
   PackedKeys packed(args, nullptr);
   const int64_t shared = key_tiles * args.kv_heads * packed.tile_floats, own = BlockState::floats(packed.padded);
   if (!reserve_shared_scratch(context, kScratchOperation, static_cast<size_t>(shared) * sizeof(float)) ||

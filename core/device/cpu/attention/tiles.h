@@ -41,6 +41,10 @@ struct Sequence {
   int64_t first_query, queries, first_key, keys, window;
 };
 
+// The first tile of sequence s when tiles of `size` tokens are numbered over all sequences: an upper bound on those
+// before it, which needs no table.
+static inline int64_t first_tile(int64_t first_token, int64_t s, int64_t size) { return first_token / size + s; }
+
 // rows x dim elements at ld into FP32 rows of `padded` elements, times `scale`; the padding is zero.
 template <typename Act>
 static inline void load_rows(const Act* from, int64_t ld, int64_t rows, int64_t dim, float scale, float* to,
