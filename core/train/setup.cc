@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "core/model/weight_source.h"
-#include "core/model/weights_folder.h"
 #include "core/text/byte_tokenizer.h"
 #include "core/text/token_buffer.h"
+#include "core/train/inference/quantized_weights.h"
 #include "core/train/learner.h"
 
 namespace invar {
@@ -141,7 +141,7 @@ Status load_first_weights(const v1::ModelConfig& config, uint64_t seed, std::sha
     RandomWeights source(seed, std::move(pool), static_cast<float>(config.initializer_range()));
     return learner->load(source);
   }
-  INVAR_ASSIGN(auto source, FolderWeights::open(files, config.path(), learner->model().shape()));
+  INVAR_ASSIGN(auto source, QuantizedWeights::open(files, config.path(), learner->model().shape()));
   return learner->load(*source);
 }
 

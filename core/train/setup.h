@@ -35,7 +35,7 @@ Result<ModelShape> shape_of(const v1::ModelConfig& config, const Tokenizer* toke
 
 class Learner;
 
-// Random weights by the seed, or those of model.path.
+// Random weights by the seed, or those of model.path; FP8 folders are decoded.
 Status load_first_weights(const v1::ModelConfig& config, uint64_t seed, std::shared_ptr<ThreadPool> pool,
                           FileSystem& files, Learner* learner);
 
