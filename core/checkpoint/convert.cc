@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/checkpoint/convert_quantized.h"
 #include "core/checkpoint/layout.h"
 #include "core/checkpoint/side_files.h"
 #include "core/checkpoint/tile.h"
@@ -74,7 +75,7 @@ class Conversion {
     const auto begin = Clock::now();
     INVAR_ASSIGN(auto opened, CheckpointFolder::open(context_.files, config_.source()));
     folder_ = std::make_unique<CheckpointFolder>(std::move(opened));
-    INVAR_TRY(check_destination());
+    if (!config_.dry_run()) INVAR_TRY(check_destination(context_.files, *folder_, config_.destination()));
     INVAR_ASSIGN(const auto stamps, stamps_of(context_.files, *folder_));
     INVAR_ASSIGN(layout_, classify(*folder_, Assumptions(config_.assume().begin(), config_.assume().end())));
     SideFileOptions side_options;
@@ -94,27 +95,6 @@ class Conversion {
   }
 
  private:
-  Status check_destination() {
-    if (config_.dry_run()) return {};
-    if (config_.destination().empty()) {
-      return Error(Code::kInvalidArgument, "output.missing", "destination: is empty; name the folder to write");
-    }
-    INVAR_ASSIGN(const std::string source, context_.files.canonical(folder_->path()));
-    std::string target = config_.destination();
-    while (target.size() > 1 && target.back() == '/') target.pop_back();
-    // The staging folder is emptied first: it must not be the source either.
-    for (const std::string& written : {target, target + ".partial"}) {
-      if (!context_.files.exists(written)) continue;
-      INVAR_ASSIGN(const std::string resolved, context_.files.canonical(written));
-      if (source == resolved || source.starts_with(resolved + "/")) {
-        return Error(Code::kInvalidArgument, "output.same_as_input",
-                     cat(config_.destination(), ": writing there would overwrite the source ", config_.source(),
-                         "; choose another folder"));
-      }
-    }
-    return {};
-  }
-
   void plan_outputs() {
     outputs_.reserve(layout_.tensors.size());
     for (const TensorPlan& plan : layout_.tensors) {
@@ -425,17 +405,21 @@ void Conversion::report(double seconds) {
   }
   for (auto& [name, line] : rules) *report_.add_rules() = line;
   for (const Finding& finding : layout_.findings) report_.add_warnings(cat(finding.reason, ": ", finding.message));
-  for (const SideFile& file : side_files_.files) {
-    v1::SideFile& line = *report_.add_files();
-    line.set_name(file.name);
-    line.set_action(file.copied_from.empty() ? "rewritten" : "copied");
-  }
-  for (const std::string& name : side_files_.dropped) {
+  const auto detail_of = [this](const std::string& name) {
+    const std::string path = join_path(folder_->path(), name) + ": ";
+    for (const Finding& finding : side_files_.findings) {
+      if (finding.message.starts_with(path)) return finding.message.substr(path.size());
+    }
+    return std::string();
+  };
+  const auto add_file = [&](const std::string& name, std::string action) {
     v1::SideFile& line = *report_.add_files();
     line.set_name(name);
-    line.set_action("left_out");
-  }
-  for (const Finding& finding : side_files_.findings) report_.add_warnings(cat(finding.reason, ": ", finding.message));
+    line.set_action(std::move(action));
+    if (std::string detail = detail_of(name); !detail.empty()) line.set_detail(std::move(detail));
+  };
+  for (const SideFile& file : side_files_.files) add_file(file.name, file.copied_from.empty() ? "rewritten" : "copied");
+  for (const std::string& name : side_files_.dropped) add_file(name, "left_out");
   find_oddities();
   report_.set_tensors_read(static_cast<int64_t>(folder_->tensors().size()));
   report_.set_tensors_written(config_.dry_run() ? 0 : static_cast<int64_t>(outputs_.size()));
@@ -449,15 +433,38 @@ void Conversion::report(double seconds) {
 
 }  // namespace
 
+Status check_destination(FileSystem& files, const CheckpointFolder& source, const std::string& destination) {
+  if (destination.empty()) {
+    return Error(Code::kInvalidArgument, "output.missing", "destination: is empty; name the folder to write");
+  }
+  INVAR_ASSIGN(const std::string from, files.canonical(source.path()));
+  std::string target = destination;
+  while (target.size() > 1 && target.back() == '/') target.pop_back();
+  // The staging folder is emptied first: it must not be the source either.
+  for (const std::string& written : {target, target + ".partial"}) {
+    if (!files.exists(written)) continue;
+    INVAR_ASSIGN(const std::string resolved, files.canonical(written));
+    if (from == resolved || from.starts_with(resolved + "/")) {
+      return Error(
+          Code::kInvalidArgument, "output.same_as_input",
+          cat(destination, ": writing there would overwrite the source ", source.path(), "; choose another folder"));
+    }
+  }
+  return {};
+}
+
 Result<v1::ConvertReport> convert(const v1::ConvertConfig& config, const WorkContext& context) {
   INVAR_TRY(config::check(config));
   const v1::ConvertConfig full = config::with_defaults(config);
   switch (full.target()) {
     case v1::TARGET_FORMAT_BF16:
     case v1::TARGET_FORMAT_FP16:
-    case v1::TARGET_FORMAT_FP32: return Conversion(full, context).run();
-    default:
-      return Error(Code::kUnimplemented, "convert.unsupported_target", "target: only bf16, fp16 and fp32 are written");
+    case v1::TARGET_FORMAT_FP32:
+      if (full.keep_size() > 0) {
+        return Error(Code::kInvalidArgument, "convert.unsupported_option", "keep: is for FP8 targets only");
+      }
+      return Conversion(full, context).run();
+    default: return convert_quantized(full, context);
   }
 }
 

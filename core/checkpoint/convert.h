@@ -17,6 +17,7 @@
 #include "core/base/cancel.h"
 #include "core/base/file.h"
 #include "core/base/thread_pool.h"
+#include "core/container/checkpoint_folder.h"
 #include "invar/v1/convert.pb.h"
 
 namespace invar {
@@ -33,6 +34,10 @@ struct WorkContext {
 // `config` is checked and completed with defaults here. config.calibrate belongs to core/calibrate and is not read.
 // reasons besides those of layout.h, tile.h and the containers: output.same_as_input, output.missing,
 // checkpoint.source_changed, checkpoint.verify_failed.
+// FP8 targets quantise: convert_quantized.h.
 Result<v1::ConvertReport> convert(const v1::ConvertConfig& config, const WorkContext& context);
+
+// "output.same_as_input" when writing `destination`, or its staging folder, would overwrite the source.
+Status check_destination(FileSystem& files, const CheckpointFolder& source, const std::string& destination);
 
 }  // namespace invar

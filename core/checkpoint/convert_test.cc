@@ -209,6 +209,38 @@ TEST_F(Conversion, RefusesTargetsAndMemoryItCannotServe) {
   EXPECT_TRUE(mentions(report.status().message(), "memory_bytes")) << report.status().message();
 }
 
+TEST_F(Conversion, QuantisesAnyReadableSourceAndBack) {
+  for (v1::TargetFormat target :
+       {v1::TARGET_FORMAT_FP8_BLOCK, v1::TARGET_FORMAT_FP8_TENSOR, v1::TARGET_FORMAT_FP8_CHANNEL}) {
+    SCOPED_TRACE(target);
+    const std::string out = cat("/fp8-", target);
+    v1::ConvertConfig config = from_to("/in", out);
+    config.set_target(target);
+    const auto report = run(config);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    const auto made = CheckpointFolder::open(files_, out);
+    ASSERT_TRUE(made.ok());
+    EXPECT_EQ(made->find("l.q_proj.weight")->dtype, DType::kE4M3FN);
+    EXPECT_EQ(made->find("embed.weight")->dtype, DType::kBF16);
+    EXPECT_EQ(tensor(out, "l.gate.e_score_correction_bias"), tensor("/in", "l.gate.e_score_correction_bias"));
+    v1::ConvertConfig back = from_to(out, out + "-bf16");
+    back.set_verify(true);
+    const auto again = run(back);
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    v1::DiffConfig between;
+    between.set_a("/in");
+    between.set_b(out + "-bf16");
+    const auto distance = diff(between, {files_, pool_});
+    ASSERT_TRUE(distance.ok());
+    ASSERT_EQ(distance->tensors_size(), 1);
+    EXPECT_GT(distance->tensors(0).sqnr_db(), 28) << "E4M3 keeps about 31 dB";
+  }
+  v1::ConvertConfig config = from_to("/in", "/refused");
+  config.set_target(v1::TARGET_FORMAT_FP8_BLOCK);
+  config.set_verify(true);
+  EXPECT_EQ(run(config).status().reason(), "convert.unsupported_option");
+}
+
 TEST_F(Conversion, ReadsOddScalesByTheScalarPath) {
   // Zero scale over zero codes, scales beyond the fast range, every finite code.
   TestCheckpoint odd;

@@ -113,6 +113,12 @@ float ScaleWindow::at(int64_t element) const {
   return term_ == nullptr ? 1.0f : values_[static_cast<size_t>(index_of(element) - begin_)];
 }
 
+int64_t ScaleWindow::run(int64_t element, int64_t limit) const {
+  if (term_ == nullptr || values_.size() == 1) return limit;
+  const int64_t col = element % term_->grid.cols, block = term_->grid.block_cols;
+  return std::min({limit, term_->grid.cols - col, block - col % block});
+}
+
 std::string ScaleWindow::place_of(int64_t element) const {
   return term_ == nullptr ? "[]" : position_text(term_->tensor->shape, index_of(element));
 }

@@ -36,6 +36,8 @@ class ScaleWindow {
   // The scales that are loaded, and which of them, from 0, is that of `element`.
   int64_t count() const { return static_cast<int64_t>(values_.size()); }
   int64_t slot_of(int64_t element) const { return term_ == nullptr ? 0 : index_of(element) - begin_; }
+  // Elements from `element` on, at most `limit`, that share its scale and lie in its row.
+  int64_t run(int64_t element, int64_t limit) const;
   // "[1, 2]": where the scale of `element` stands in its tensor.
   std::string place_of(int64_t element) const;
   const ScaleTerm* term() const { return term_; }

@@ -206,9 +206,15 @@ Status Tile::convert_scalar(const TensorPlan& plan, DType dtype, int64_t first, 
                             std::byte* out, TileStats* stats) {
   const FormatInfo& format = format_info(dtype);
   const float* table = decode_table(dtype);
+  float scale = 1;
+  int64_t run_end = 0;
   for (int64_t i = 0; i < n; ++i) {
+    if (i == run_end) {
+      scale = scales_.at(first + i);
+      run_end = i + scales_.run(first + i, n - i);
+    }
     const uint8_t code = codes[i];
-    const float value = table[code], scale = scales_.at(first + i);
+    const float value = table[code];
     const uint32_t magnitude = code & format.magnitude_mask();
     if (!std::isfinite(value)) {
       if (!options_.keep_nan) return nan_error(folder_, plan, first + i, code);

@@ -71,14 +71,8 @@ Status ValueReader::read_any(const TensorPlan& plan, int64_t first, std::span<Va
   }
   INVAR_TRY(scales_.load(folder_, plan, first, n));
   const float* table = decode_table(plan.code_dtype);
-  const bool one_scale = scales_.unscaled() || scales_.count() == 1;
   for (int64_t i = 0; i < n;) {
-    int64_t run = n - i;
-    if (!one_scale) {
-      const ScaleGrid& grid = scales_.term()->grid;
-      const int64_t col = (first + i) % grid.cols;
-      run = std::min({run, grid.cols - col, grid.block_cols - col % grid.block_cols});
-    }
+    const int64_t run = scales_.run(first + i, n - i);
     const Value scale = scales_.at(first + i);
     for (int64_t k = i; k < i + run; ++k) {
       const Value value = table[code_at(plan, k + lead)];

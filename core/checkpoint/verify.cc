@@ -295,18 +295,13 @@ class Verification {
     rule.target = target_;
     rule.round_once = config_.rounding() == v1::ROUNDING_FP64;
     rule.divides = buffers.scales.divides();
-    const ScaleGrid whole = {};
-    const ScaleGrid& grid = buffers.scales.unscaled() ? whole : buffers.scales.term()->grid;
-    const bool one_scale = buffers.scales.unscaled() || buffers.scales.count() == 1;
     const bool tabulated = buffers.scales.count() <= kTabulatedScales;
     buffers.tabulated.assign(static_cast<size_t>(std::max<int64_t>(1, buffers.scales.count())), 0);
     if (tabulated) buffers.table.resize(buffers.tabulated.size() * 256);
     const bool keep_nan = config_.nan_policy() == v1::NAN_POLICY_KEEP;
     for (int64_t i = 0; i < piece.count;) {
-      const int64_t element = piece.first + i, col = one_scale ? 0 : element % grid.cols;
-      const int64_t run = one_scale
-                              ? piece.count
-                              : std::min({piece.count - i, grid.cols - col, grid.block_cols - col % grid.block_cols});
+      const int64_t element = piece.first + i;
+      const int64_t run = buffers.scales.run(element, piece.count - i);
       const float scale = buffers.scales.at(element);
       const int64_t slot = buffers.scales.slot_of(element);
       Expected* table = tabulated ? &buffers.table[static_cast<size_t>(slot * 256)] : nullptr;
