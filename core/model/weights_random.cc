@@ -16,9 +16,8 @@ Status RandomWeights::read(size_t index, const ParameterSpec& parameter, int64_t
   constexpr int64_t kPiece = 4096;
   pool_->parallel_for((count + kPiece - 1) / kPiece, [&](int64_t piece, int) {
     const int64_t begin = piece * kPiece, end = std::min(count, begin + kPiece);
-    for (int64_t i = begin; i < end; ++i) {
-      out[i] = deviation_ * normal_at(seed_, index, static_cast<uint64_t>(first + i));
-    }
+    fill_normal(seed_, index, static_cast<uint64_t>(first + begin), end - begin, out + begin);
+    for (int64_t i = begin; i < end; ++i) out[i] *= deviation_;
   });
   return {};
 }
