@@ -33,7 +33,7 @@ void print_bench(const json& report) {
                   number(line, "seconds"), 100 * number(line, "share"));
     }
   }
-  if (report.contains("last_loss")) {
+  if (integer(report, "steps") > 0) {
     std::printf("loss %.6f -> %.6f over %lld steps", number(report, "first_loss"), number(report, "last_loss"),
                 integer(report, "steps"));
     if (report.contains("eval_loss")) std::printf(", evaluation %.6f", number(report, "eval_loss"));

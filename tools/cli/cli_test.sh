@@ -100,5 +100,30 @@ printf 'source: %s\ndestination: from-config\n' "$fp8" >convert.yaml
 expect 0 '' -- convert --config convert.yaml target=fp32; [ -e from-config/config.json ] || { echo 'no output'; failed=1; }
 expect 4 'no such model folder' -- generate --model absent --prompt x
 
+# Training: a run that is interrupted saves, exits 130 and can be continued; its export is evaluated and generates.
+for i in $(seq 400); do echo "the number $i comes before the number $((i + 1))"; done >text.txt
+cat >train.yaml <<'END'
+output: run
+model: {hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 64}
+data: {paths: [text.txt], sequence_length: 32}
+micro_batch: 2
+steps: 100000
+checkpoint: {exports: [bf16]}
+END
+"$invar" train --config train.yaml >out.txt 2>err.txt &
+child=$!
+for _ in $(seq 100); do [ -s run/metrics.jsonl ] && break; sleep 0.05; done
+kill -INT $child
+wait $child
+got=$?
+[ $got -eq 130 ] || { echo "an interrupted run exits $got, expected 130"; cat err.txt; failed=1; }
+grep -q 'resume=auto' err.txt || { echo 'an interrupted run does not say how to go on'; failed=1; }
+says 'checkpoint: run/checkpoints/step-'
+steps=$(grep -c '"step"' run/metrics.jsonl)
+expect 4 'not empty' -- train --config train.yaml
+expect 0 '' -- train --config train.yaml resume=auto steps=$((steps + 5)) --json; says '"resumed_from_step"'
+expect 0 '' -- eval --model run/export/bf16 --data text.txt --sequence 32 --json; says '"perplexity"'
+expect 0 '' -- generate --model run/export/bf16 --prompt 'the number' --tokens 8 --quiet; says 'the number'; silent
+expect 0 '' -- export run exported --to fp8-block --quiet; says 'quantised'; silent
 [ $failed -eq 0 ] && echo 'all as expected'
 exit $failed
