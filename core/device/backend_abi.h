@@ -231,8 +231,9 @@ enum {
 /* Quantises x [rows, cols] (act, at ldx). scale_inv = amax / format max per unit (1 where amax is 0), raised to a power
  * of two when power_of_two != 0. codes: NULL or one byte an element [rows, cols]; scale_inv: F32 grid [ceil, ceil] or
  * NULL. dequantized: NULL or BF16 [rows, cols] at ld_dequantized: the decoded codes, times scale_inv when power_of_two
- * or apply_scale != 0 (exact for powers of two), else unscaled. amax: F32, NULL or the tensor's. saturated,
- * underflowed: NULL or counts. */
+ * or apply_scale != 0 (exact for powers of two), else unscaled. amax: F32, NULL or the tensor's.
+ * dequantized_dtype: 0 or BF16, or F32, then dequantized is F32. fixed_scale_inv: 0, or, per tensor, the scale_inv to
+ * take instead of the one that follows from amax. */
 typedef struct invar_quantize_args {
   uint32_t struct_size;
   int32_t x_dtype, format, granularity, power_of_two, apply_scale;
@@ -242,6 +243,8 @@ typedef struct invar_quantize_args {
   float* scale_inv;
   void* dequantized;
   float* amax;
+  int32_t dequantized_dtype;
+  float fixed_scale_inv;
 } invar_quantize_args;
 
 typedef struct invar_backend {

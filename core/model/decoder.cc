@@ -47,6 +47,11 @@ Result<std::unique_ptr<DecoderModel>> DecoderModel::create(std::shared_ptr<Devic
                        " cannot be used by one model: their activations differ"));
     }
   }
+  if (options.served_input && (options.trainable || options.precision.recipe != Recipe::kFp32)) {
+    return Error(Code::kInvalidArgument, "model.served_input",
+                 cat("inputs quantised as served need recipe fp32 and a model that is not trainable, not recipe ",
+                     recipe_name(options.precision.recipe)));
+  }
   INVAR_ASSIGN(model->store_, ParameterStore::create(*model->device_, model->arena_, shape, model->options_));
   model->ctx_ = std::make_unique<Context>(*model->device_, model->arena_, *model->store_, shape.layers);
   model->positions_.resize(static_cast<size_t>(options.max_tokens));
@@ -104,7 +109,7 @@ Status DecoderModel::plan() {
       programs_.push_back(-1);
     }
     INVAR_TRY(add("evaluate", [&] { return evaluate_pass(batch, {}, ignored); }));
-    INVAR_TRY(add("logits", [&] { return logits_pass(batch, nullptr); }));
+    INVAR_TRY(add("logits", [&] { return logits_pass(batch, nullptr, {}); }));
     INVAR_TRY(add("extend", [&] { return extend_pass(nullptr, batch.ids, nullptr); }));
   }
   store_->use_recipe(recipes_[active_]);
@@ -195,9 +200,9 @@ Result<LossSum> DecoderModel::evaluate(const MicroBatch& batch, const TokenResul
   return LossSum{result.loss_sum, result.loss_count};
 }
 
-Status DecoderModel::logits(const MicroBatch& batch, float* out) {
+Status DecoderModel::logits(const MicroBatch& batch, float* out, const LayerHook& hook) {
   INVAR_TRY(check_batch(batch, /*with_targets=*/false));
-  return run(kLogits, [&] { return logits_pass(batch, out); });
+  return run(kLogits, [&] { return logits_pass(batch, out, hook); });
 }
 
 Status DecoderModel::end_window() {

@@ -33,7 +33,7 @@ class DecoderModel : public Model {
 
   Result<LossSum> forward_backward(const MicroBatch& batch, const WindowPlace& place) override;
   Result<LossSum> evaluate(const MicroBatch& batch, const TokenResults& results) override;
-  Status logits(const MicroBatch& batch, float* out) override;
+  Status logits(const MicroBatch& batch, float* out, const LayerHook& hook = {}) override;
   Status end_window() override;
   Result<double> gradient_norm_squared() override;
   Status check_reached() const override;
@@ -67,10 +67,10 @@ class DecoderModel : public Model {
   Result<DeviceBatch> upload(const MicroBatch& batch, bool with_targets);
   Status embed(const DeviceBatch& batch);
   // Leaves the stream in kInput of layer `layers`.
-  Status forward(bool save, const LayerCache* caches);
+  Status forward(bool save, const LayerCache* caches, const LayerHook& hook = {});
   Status train_pass(const MicroBatch& batch, float grad_scale, HeadResult& result);
   Status evaluate_pass(const MicroBatch& batch, const TokenResults& results, HeadResult& result);
-  Status logits_pass(const MicroBatch& batch, float* out);
+  Status logits_pass(const MicroBatch& batch, float* out, const LayerHook& hook);
   Status extend_pass(KeyValueCache* cache, std::span<const int32_t> ids, float* logits);
 
   std::shared_ptr<Device> device_;

@@ -89,13 +89,14 @@ Status DecoderModel::embed(const DeviceBatch& batch) {
   return embedding_forward(*ctx_, store_->embedding(), static_cast<const int32_t*>(batch.ids.matrix.data), stream);
 }
 
-Status DecoderModel::forward(bool save, const LayerCache* caches) {
+Status DecoderModel::forward(bool save, const LayerCache* caches, const LayerHook& hook) {
   const bool save_all = save && options_.recompute == Recompute::kNone;
   for (int64_t layer = 0; layer < shape_.layers; ++layer) {
     const LayerWeights& weights = store_->layers()[static_cast<size_t>(layer)];
     INVAR_TRY(
         attention_forward(*ctx_, attention_, weights.attention, layer, caches == nullptr ? nullptr : caches + layer));
     INVAR_TRY(mlp_forward(*ctx_, mlp_, weights.mlp, layer, /*with_output=*/true));
+    if (hook && !ctx_->planning()) INVAR_TRY(hook(layer, ctx_->saved(layer + 1, Slot::kInput).f32()));
     if (!save_all) ctx_->drop_all_but_input(layer);
     if (!save) ctx_->drop(layer, Slot::kInput);
   }
@@ -143,10 +144,10 @@ Status DecoderModel::evaluate_pass(const MicroBatch& batch, const TokenResults& 
   return {};
 }
 
-Status DecoderModel::logits_pass(const MicroBatch& batch, float* out) {
+Status DecoderModel::logits_pass(const MicroBatch& batch, float* out, const LayerHook& hook) {
   INVAR_ASSIGN(const DeviceBatch device_batch, upload(batch, /*with_targets=*/false));
   INVAR_TRY(embed(device_batch));
-  INVAR_TRY(forward(/*save=*/false, nullptr));
+  INVAR_TRY(forward(/*save=*/false, nullptr, hook));
   const Matrix logits{out, DType::kF32, ctx_->rows().tokens, shape_.vocab, shape_.vocab};
   INVAR_TRY(head_logits(*ctx_, store_->head(), attention_.norm_eps, ctx_->saved(shape_.layers, Slot::kInput), logits));
   ctx_->drop(shape_.layers, Slot::kInput);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/base/glob.h"
 #include "core/model/test_model.h"
 
 namespace invar {
@@ -229,6 +230,60 @@ TEST(DecoderModel, SeesWeightsThatChanged) {
     ASSERT_TRUE(model->load(same, {}).ok());
     EXPECT_EQ(must_step(*model, batch).sum, before);
   }
+}
+
+TEST(DecoderModel, QuantisesInputsAsServed) {
+  const ModelShape shape = small_shape();
+  const TestBatch batch = make_batch(shape.vocab, {9, 14});
+  ModelOptions options = options_for(Recipe::kFp32);
+  options.trainable = false;
+  auto plain = make_model(shape, options);
+  const auto loss_with = [&](const ServedInput& input, const char* pattern) {
+    options.served_input = [=](const ParameterSpec& weight) {
+      return glob_match(pattern, weight.name) ? input : ServedInput{};
+    };
+    auto served = make_model(shape, options);
+    return served->evaluate(batch.view(), {})->sum;
+  };
+  const double exact = plain->evaluate(batch.view(), {})->sum;
+  EXPECT_EQ(loss_with({}, "*"), exact);
+  const ServedInput schemes[] = {{.granularity = Granularity::kRow},
+                                 {.granularity = Granularity::kTensor},
+                                 {.granularity = Granularity::kTensor, .scale_inv = 0.01f},
+                                 {.granularity = Granularity::kBlock, .block_cols = 8}};
+  std::vector<double> losses = {exact};
+  for (const ServedInput& scheme : schemes) {
+    losses.push_back(loss_with(scheme, "*"));
+    EXPECT_NEAR(losses.back(), exact, 0.02 * exact);
+    for (size_t i = 0; i + 1 < losses.size(); ++i) EXPECT_NE(losses.back(), losses[i]);
+  }
+  // A fused product asks all of its members; k_proj alone decides nothing but a static scale.
+  EXPECT_EQ(loss_with(schemes[0], "*.k_proj.weight"), exact);
+  EXPECT_NE(loss_with(schemes[0], "*.q_proj.weight"), exact);
+  options.precision.recipe = Recipe::kBf16;
+  EXPECT_EQ(DecoderModel::create(testing::open_device(), shape, options).status().reason(), "model.served_input");
+}
+
+TEST(DecoderModel, ShowsTheStreamAfterEachLayer) {
+  const ModelShape shape = small_shape();
+  const TestBatch batch = make_batch(shape.vocab, {9, 14});
+  auto model = make_model(shape, options_for(Recipe::kBf16));
+  std::vector<float> logits(batch.ids.size() * static_cast<size_t>(shape.vocab));
+  std::vector<int64_t> layers;
+  std::vector<double> norms;
+  ASSERT_TRUE(model
+                  ->logits(batch.view(), logits.data(),
+                           [&](int64_t layer, const float* stream) -> Status {
+                             layers.push_back(layer);
+                             norms.push_back(norm_of({stream, stream + 23 * shape.hidden}));
+                             return {};
+                           })
+                  .ok());
+  EXPECT_EQ(layers, (std::vector<int64_t>{0, 1}));
+  EXPECT_GT(norms[1], norms[0]);
+  const auto stop = [](int64_t, const float*) { return Error(Code::kCancelled, "cancelled", "stop"); };
+  EXPECT_EQ(model->logits(batch.view(), logits.data(), stop).reason(), "cancelled");
+  must_step(*model, batch);
 }
 
 TEST(DecoderModel, RefusesABadBatchByNameAndExpectation) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,14 @@ enum class Recompute : int {
   kLayer,  // only each layer's input is kept; the layer runs forward again in the backward pass
 };
 
+// How a server quantises what enters a linear layer.
+struct ServedInput {
+  Granularity granularity = Granularity::kNone;  // kTensor, kRow (one scale a token), kBlock (1 x block_cols)
+  DType format = DType::kE4M3FN;
+  int64_t block_cols = 128;
+  float scale_inv = 0;  // kTensor: a static scale; 0: from the tensor itself
+};
+
 struct ModelOptions {
   PrecisionPlan precision;  // precision.recipe is in force at first
   // Further recipes that use_recipe may put in force (a ladder's BF16), so that the arena fits each. Their activation
@@ -43,6 +52,10 @@ struct ModelOptions {
   int64_t max_tokens = 0;     // rows of the largest micro-batch (training and evaluation)
   int64_t max_positions = 0;  // rows of the rope table; 0: max_tokens
   Recompute recompute = Recompute::kNone;
+  // Empty, or the scheme by weight under which a checkpoint is measured as it is served: inputs are quantised and
+  // decoded in FP32 (one rounding), products are FP32. Needs recipe kFp32 and trainable false. A fused product takes
+  // its first member's scheme and the largest static scale.
+  std::function<ServedInput(const ParameterSpec& weight)> served_input;
 };
 
 // A micro-batch: `tokens` rows of packed sequences.
@@ -68,6 +81,8 @@ struct TokenResults {
   float* loss = nullptr;    // [tokens], 0 where there is no target
   int32_t* top1 = nullptr;  // [tokens], the most likely token
 };
+
+using LayerHook = std::function<Status(int64_t layer, const float* stream)>;
 
 struct Parameter {
   ParameterSpec spec;
@@ -127,7 +142,8 @@ class Model {
   // Forward and loss only.
   virtual Result<LossSum> evaluate(const MicroBatch& batch, const TokenResults& results = {}) = 0;
   // FP32 logits [tokens, vocab] of a batch (its targets are not read).
-  virtual Status logits(const MicroBatch& batch, float* out) = 0;
+  // hook: called after each layer with the residual stream, FP32 [tokens, hidden]; a failure ends the pass.
+  virtual Status logits(const MicroBatch& batch, float* out, const LayerHook& hook = {}) = 0;
   // Ends a window whose last micro-batch was not announced; its norm then costs one pass over the gradients.
   virtual Status end_window() = 0;
   // Sum of squares over all gradients of the finished window, tied weights once, in FP64 and a fixed order.

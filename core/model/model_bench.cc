@@ -53,7 +53,7 @@ Status run(int argc, char** argv, int& exit_code) {
   app.add_option("--sequence", sequence);
   app.add_option("--micro-batch", micro_batch);
   app.add_option("--threads", threads);
-  app.add_option("--steps", steps);
+  app.add_option("--steps", steps)->check(CLI::PositiveNumber);
   app.add_option("--generate", generate_tokens, "decode this many tokens instead of training");
   app.add_flag("--recompute", recompute);
   try {

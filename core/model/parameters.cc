@@ -135,11 +135,25 @@ void ParameterStore::use_recipe(Recipe recipe) {
         policy = options_.precision.linear(recipe, spec.name, spec.layer, static_cast<int64_t>(layers_.size()));
         if (!policy.quantized()) break;
       }
+      if (options_.served_input) policy.forward_input = served_format(weight);
     }
     if (policy == weight.policy) continue;
     weight.policy = policy;
     for (Packed& packed : weight.packed) packed.fresh = false;
   }
+}
+
+OperandFormat ParameterStore::served_format(const Weight& weight) const {
+  const ServedInput input = options_.served_input(parameters_[weight.members[0]].spec);
+  OperandFormat format{.format = DType::kF32};
+  if (input.granularity == Granularity::kNone) return format;
+  format = {.format = input.format, .granularity = input.granularity, .fixed_scale_inv = input.scale_inv};
+  if (input.granularity == Granularity::kBlock) format.block_rows = 1, format.block_cols = input.block_cols;
+  for (size_t member : weight.members) {
+    format.fixed_scale_inv =
+        std::max(format.fixed_scale_inv, options_.served_input(parameters_[member].spec).scale_inv);
+  }
+  return format;
 }
 
 void ParameterStore::weights_changed() {

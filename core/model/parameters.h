@@ -74,6 +74,7 @@ class ParameterStore : public ParameterAccess {
 
   ParameterStore(Device& device, const Arena& arena, const ModelOptions& options)
       : device_(device), arena_(arena), options_(options) {}
+  OperandFormat served_format(const Weight& weight) const;
   WeightId add_weight(std::vector<size_t> members, bool is_linear);
   Status allocate();
   Status pack(Weight& weight, WeightUse use);

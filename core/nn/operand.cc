@@ -17,7 +17,11 @@ invar_quantize_args quantize_args(const Matrix& source, const OperandFormat& for
   args.ld_dequantized = decoded.ld;
   args.x = source.data;
   args.dequantized = decoded.data;
-  args.scale_inv = format.power_of_two ? nullptr : scale_inv;
+  args.scale_inv = scale_inv;
+  args.fixed_scale_inv = format.fixed_scale_inv;
+  // In FP32 the copy holds code * scale, which is rounded once; in BF16 it must be exact.
+  args.dequantized_dtype = decoded.device_dtype();
+  args.apply_scale = decoded.dtype == DType::kF32;
   return args;
 }
 
@@ -25,11 +29,13 @@ Result<Operand> make_operand(Context& ctx, const Matrix& source, const OperandFo
   Operand operand;
   operand.matrix = source;
   if (!format.quantized()) return operand;
-  INVAR_ASSIGN(Scratch decoded, ctx.scratch("quantised", DType::kBF16, source.rows, source.cols));
+  INVAR_ASSIGN(Scratch decoded, ctx.scratch("quantised", source.dtype, source.rows, source.cols));
   INVAR_ASSIGN(Scratch scale, ctx.scratch("scale", DType::kF32, 1, 1));
-  INVAR_TRY(ctx.run<&Device::quantize>("quantise", quantize_args(source, format, decoded.matrix, scale.matrix.f32())));
+  const bool scale_outside = source.dtype != DType::kF32 && !format.power_of_two;
+  INVAR_TRY(ctx.run<&Device::quantize>(
+      "quantise", quantize_args(source, format, decoded.matrix, scale_outside ? scale.matrix.f32() : nullptr)));
   operand.matrix = decoded.matrix;
-  if (!format.power_of_two && !ctx.planning()) {
+  if (scale_outside && !ctx.planning()) {
     INVAR_TRY(ctx.device().copy(&operand.scale_inv, scale.matrix.data, sizeof operand.scale_inv));
   }
   operand.decoded = std::move(decoded.block);

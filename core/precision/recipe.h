@@ -46,6 +46,7 @@ struct OperandFormat {
   Granularity granularity = Granularity::kNone;  // kNone with kF32, kBF16
   int64_t block_rows = 0, block_cols = 0;        // kBlock only; ragged at the ends
   bool power_of_two = false;                     // scales are rounded to powers of two and fold into the operand
+  float fixed_scale_inv = 0;                     // kTensor: the scale to take instead of the operand's own; 0: its own
 
   bool quantized() const { return is_fp8(format); }
   bool operator==(const OperandFormat&) const = default;

@@ -63,7 +63,7 @@ class FakeModel : public Model {
     return now.loss;
   }
   Result<LossSum> evaluate(const MicroBatch&, const TokenResults&) override { return LossSum{}; }
-  Status logits(const MicroBatch&, float*) override { return {}; }
+  Status logits(const MicroBatch&, float*, const LayerHook&) override { return {}; }
   Status end_window() override { return {}; }
   Result<double> gradient_norm_squared() override {
     double sum = 0;

@@ -249,6 +249,9 @@ const char* check_args(const invar_quantize_args& args) {
   REQUIRE(args.granularity != INVAR_SCALE_BLOCK ||
               (args.block_rows > 0 && args.block_cols > 0 && are_sizes(args.block_rows, args.block_cols)),
           "block sizes must be positive");
+  REQUIRE(args.dequantized_dtype == 0 || is_act(args.dequantized_dtype), kDType);
+  REQUIRE(args.fixed_scale_inv == 0 || (args.fixed_scale_inv > 0 && args.granularity == INVAR_SCALE_PER_TENSOR),
+          "a fixed scale must be positive and per tensor");
   REQUIRE(args.rows == 0 || args.cols == 0 || args.x != nullptr, kNull);
   REQUIRE(args.ldx >= args.cols && (args.dequantized == nullptr || args.ld_dequantized >= args.cols), kStride);
   return nullptr;

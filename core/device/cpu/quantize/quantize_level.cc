@@ -101,8 +101,8 @@ Scale scale_of(uint32_t amax_bits, bool wants_power_of_two) {
 }
 
 // `count` elements of one row that share a scale.
-template <typename Format, typename Act>
-void quantize_span(const Act* x, int64_t count, Scale scale, bool is_scaled, uint8_t* codes, uint16_t* dequantized) {
+template <typename Format, typename Act, typename Copy>
+void quantize_span(const Act* x, int64_t count, Scale scale, bool is_scaled, uint8_t* codes, Copy* dequantized) {
   const F32 scale_inv = set(scale.scale_inv), factor = set(1 / scale.scale_inv);
   const F32 decode_factor = is_scaled ? scale_inv : set(1);
   for_vectors(count, [&](int64_t i, auto part) {
@@ -118,6 +118,12 @@ template <typename Format, typename Act>
 struct Job {
   const Act* x(int64_t row, int64_t col) const { return static_cast<const Act*>(args.x) + row * args.ldx + col; }
 
+  template <typename Copy>
+  Copy* copy(int64_t row, int64_t col) const {
+    if (args.dequantized == nullptr) return nullptr;
+    return static_cast<Copy*>(args.dequantized) + row * args.ld_dequantized + col;
+  }
+
   uint32_t amax(int64_t row, int64_t rows, int64_t col, int64_t cols) const {
     uint32_t largest = 0;
     for (int64_t r = row; r < row + rows; ++r) largest = largest_bits(x(r, col), cols, largest);
@@ -127,10 +133,11 @@ struct Job {
   void quantize(int64_t row, int64_t rows, int64_t col, int64_t cols, Scale scale) const {
     for (int64_t r = row; r < row + rows; ++r) {
       uint8_t* codes = args.codes == nullptr ? nullptr : args.codes + r * args.cols + col;
-      uint16_t* copy = args.dequantized == nullptr
-                           ? nullptr
-                           : static_cast<uint16_t*>(args.dequantized) + r * args.ld_dequantized + col;
-      quantize_span<Format>(x(r, col), cols, scale, is_scaled, codes, copy);
+      if (args.dequantized_dtype == kF32) {
+        quantize_span<Format>(x(r, col), cols, scale, is_scaled, codes, copy<float>(r, col));
+      } else {
+        quantize_span<Format>(x(r, col), cols, scale, is_scaled, codes, copy<uint16_t>(r, col));
+      }
     }
   }
 
@@ -153,7 +160,8 @@ int32_t quantize_tensor(Context& context, const Job<Format, Act>& job) {
   });
   uint32_t amax = 0;
   for (int64_t task = 0; task < tasks; ++task) amax = maxima[task] > amax ? maxima[task] : amax;
-  const Scale scale = scale_of<Format>(amax, args.power_of_two != 0);
+  const Scale scale =
+      args.fixed_scale_inv != 0 ? Scale{args.fixed_scale_inv, false} : scale_of<Format>(amax, args.power_of_two != 0);
   if (args.amax != nullptr) *args.amax = float_of(amax);
   if (args.rows == 0 || args.cols == 0) return kOk;
   if (args.scale_inv != nullptr) *args.scale_inv = scale.scale_inv;

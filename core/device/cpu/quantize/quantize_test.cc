@@ -151,6 +151,22 @@ TEST_P(Quantize, OutputsMayBeLeftOut) {
   for (float scale : scales) EXPECT_GT(scale, 0);
 }
 
+TEST_P(Quantize, Fp32CopyWithAScaleThatIsGiven) {
+  const int64_t rows = 7, cols = 133;
+  const auto values = random_floats(rows * cols, 5, 100);
+  std::vector<float> copy(rows * cols);
+  invar_quantize_args args{};
+  args.x_dtype = kF32, args.format = static_cast<int32_t>(DType::kE4M3FN), args.granularity = INVAR_SCALE_PER_TENSOR;
+  args.rows = rows, args.cols = cols, args.ldx = args.ld_dequantized = cols, args.x = values.data();
+  args.dequantized = copy.data(), args.dequantized_dtype = kF32, args.apply_scale = 1, args.fixed_scale_inv = 0.03f;
+  for (Context* context : {&one_.get(), &three_.get()}) {
+    ASSERT_EQ(kernels_.quantize(*context, args), 0);
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      ASSERT_EQ(copy[i], decode(DType::kE4M3FN, encode_fp8(DType::kE4M3FN, values[i] / 0.03f)) * 0.03f) << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Levels, Quantize, testing::ValuesIn(usable_levels()), level_test_name);
 
 }  // namespace

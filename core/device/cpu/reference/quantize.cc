@@ -45,7 +45,9 @@ int32_t quantize(Context&, const invar_quantize_args& args) {
   for (int64_t row = 0; row < args.rows; row += block_rows) {
     for (int64_t col = 0; col < args.cols; col += block_cols) {
       const int64_t rows = std::min(block_rows, args.rows - row), cols = std::min(block_cols, args.cols - col);
-      const float scale_inv = scale_inv_of(amax_of(args, row, rows, col, cols), format, args.power_of_two != 0);
+      const float scale_inv = args.fixed_scale_inv != 0
+                                  ? args.fixed_scale_inv
+                                  : scale_inv_of(amax_of(args, row, rows, col, cols), format, args.power_of_two != 0);
       if (args.scale_inv != nullptr) args.scale_inv[row / block_rows * grid_cols + col / block_cols] = scale_inv;
       for (int64_t r = row; r < row + rows; ++r) {
         for (int64_t c = col; c < col + cols; ++c) {
@@ -55,7 +57,8 @@ int32_t quantize(Context&, const invar_quantize_args& args) {
           if (args.codes != nullptr) args.codes[r * args.cols + c] = code;
           if (args.dequantized == nullptr) continue;
           const float decoded = decode(format, code);
-          store(args.dequantized, kBF16, r * args.ld_dequantized + c, is_scaled ? decoded * scale_inv : decoded);
+          store(args.dequantized, args.dequantized_dtype == kF32 ? kF32 : kBF16, r * args.ld_dequantized + c,
+                is_scaled ? decoded * scale_inv : decoded);
         }
       }
     }
