@@ -45,6 +45,7 @@ struct MatmulEngine {
   int32_t k_step;          // prepared operands are padded with zeros to a multiple of it
   int32_t k_block;         // largest inner block, a multiple of k_step
   int32_t prepared_bytes;  // of one prepared element
+  int32_t multiply_rate;   // multiply-adds a cycle, for the choice of tasks
 
   // Bytes of one prepared sliver of A for k inner elements.
   size_t (*sliver_bytes)(int64_t k, int32_t is_transposed);

@@ -7,9 +7,7 @@
 namespace invar::cpu {
 namespace {
 
-// What the cost model knows, in elements a cycle: multiply-adds of one core, and elements that are prepared. Only
-// their ratio matters, and it chooses between tasks, never between results.
-constexpr double kMultiplyRate = 32;
+// Elements of an operand that are prepared in a cycle. It chooses between tasks, never between results.
 constexpr double kPrepareRate = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -55,7 +53,7 @@ void choose_tasks(const MatmulEngine& engine, int32_t threads, Plan& plan) {
       const int64_t panels = ceil_div(plan.panels, col_parts);
       const int64_t tasks = ceil_div(plan.slivers, slivers) * ceil_div(plan.panels, panels);
       const double rows = static_cast<double>(slivers * engine.mr), cols = static_cast<double>(panels * engine.nr);
-      const double task = rows * cols / kMultiplyRate + (rows + cols) / kPrepareRate;
+      const double task = rows * cols / engine.multiply_rate + (rows + cols) / kPrepareRate;
       // Threads are not equally fast while the host shares the cores: the tail of a task counts a little more.
       const double time = (static_cast<double>(ceil_div(tasks, threads)) + (threads > 1 ? 0.15 : 0)) * task;
       if (best == 0 || time < best) {
