@@ -97,9 +97,21 @@ extern const MatmulEngine kAmxModelEngine;
 #define INVAR_AMX_NAME "amx"
 #endif
 
-const MatmulEngine INVAR_AMX_ENGINE = {INVAR_AMX_NAME,   level::kMr,       level::kPairNr,      level::kStep,
-                                       level::kBlock,    sizeof(uint16_t), level::sliver_bytes, level::prepare_a,
-                                       level::prepare_b, level::prepare_b, level::open_panel,   level::multiply,
-                                       level::store_c,   level::begin,     level::end};
+const MatmulEngine INVAR_AMX_ENGINE = {INVAR_AMX_NAME,
+                                       level::kMr,
+                                       level::kPairNr,
+                                       level::kStep,
+                                       level::kBlock,
+                                       sizeof(uint16_t),
+                                       512,
+                                       level::sliver_bytes,
+                                       level::prepare_a,
+                                       level::prepare_b,
+                                       level::prepare_b,
+                                       level::open_panel,
+                                       level::multiply,
+                                       level::store_c,
+                                       level::begin,
+                                       level::end};
 
 }  // namespace invar::cpu

@@ -82,9 +82,21 @@ void store_c(const StoreArgs& args) { store_tile<kPairNr>(args); }
 
 namespace level = INVAR_LEVEL_NAME;
 
-const MatmulEngine kDotEngine = {
-    "avx512_bf16",     level::kMr,          level::kPairNr,   level::kStep,     level::kBlock,
-    sizeof(uint16_t),  level::sliver_bytes, level::prepare_a, level::prepare_b, level::prepare_b,
-    level::open_panel, level::multiply,     level::store_c,   nullptr,          nullptr};
+const MatmulEngine kDotEngine = {"avx512_bf16",
+                                 level::kMr,
+                                 level::kPairNr,
+                                 level::kStep,
+                                 level::kBlock,
+                                 sizeof(uint16_t),
+                                 64,
+                                 level::sliver_bytes,
+                                 level::prepare_a,
+                                 level::prepare_b,
+                                 level::prepare_b,
+                                 level::open_panel,
+                                 level::multiply,
+                                 level::store_c,
+                                 nullptr,
+                                 nullptr};
 
 }  // namespace invar::cpu
