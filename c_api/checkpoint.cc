@@ -1,5 +1,6 @@
 // Checkpoints: inspect, convert, verify, diff, calibrate, export; and benchmarks.
 #include "c_api/internal/work.h"
+#include "core/calibrate/calibrate.h"
 #include "core/checkpoint/convert.h"
 #include "core/checkpoint/diff.h"
 #include "core/checkpoint/inspect.h"
@@ -19,6 +20,7 @@ namespace v1 = invar::v1;
 using invar::Code;
 using invar::Error;
 using invar::Result;
+using invar::Status;
 using invar::abi::entry;
 using invar::abi::Outcome;
 using invar::abi::Progress;
@@ -44,6 +46,29 @@ invar::WorkContext work_context(RuntimeState& state, invar::ThreadPool& pool, Pr
           [&progress, stage](int64_t done, int64_t total) { progress.work(stage, "", "bytes", done, total); }};
 }
 
+Result<v1::CalibrateReport> run_calibration(RuntimeState& state, const v1::CalibrateConfig& config,
+                                            Progress& progress) {
+  return invar::calibrate(config, {state.files(), state.pool_for(config.threads()), state.device_options,
+                                   progress.flag(), [&progress](int64_t done, int64_t total) {
+                                     progress.work("calibrate", "", "token layers", done, total);
+                                   }});
+}
+
+// A conversion may take hours: what its calibration needs is looked for before.
+Status check_calibration_text(RuntimeState& state, const v1::ConvertConfig& config) {
+  if (!config.has_calibrate()) return {};
+  const auto& paths = config.calibrate().data().paths();
+  if (paths.empty()) {
+    return Error(Code::kInvalidArgument, "config.missing_field",
+                 "calibrate.data.paths: must be given: a list of files");
+  }
+  for (const std::string& path : paths) {
+    if (!state.files().exists(path))
+      return Error(Code::kNotFound, "file.not_found", invar::cat(path, ": no such file"));
+  }
+  return {};
+}
+
 }  // namespace
 
 invar_status* invar_checkpoint_inspect(invar_runtime* runtime, const void* config, size_t config_size,
@@ -63,7 +88,15 @@ invar_status* invar_checkpoint_convert(invar_runtime* runtime, const void* confi
       __func__, runtime, config, config_size, cancel, progress, report,
       [](RuntimeState& state, const v1::ConvertConfig& checked, Progress& adapter) -> Result<v1::ConvertReport> {
         const auto pool = state.pool_for(checked.threads());
-        return invar::convert(checked, work_context(state, *pool, adapter, "convert"));
+        INVAR_TRY(check_calibration_text(state, checked));
+        auto report = invar::convert(checked, work_context(state, *pool, adapter, "convert"));
+        if (!report.ok() || !checked.has_calibrate() || checked.dry_run()) return report;
+        v1::CalibrateConfig calibrate = checked.calibrate();
+        calibrate.set_source(checked.source());
+        calibrate.set_destination(checked.destination());
+        INVAR_ASSIGN(*report->mutable_calibration(), run_calibration(state, calibrate, adapter));
+        report->set_passed(report->passed() && report->calibration().passed());
+        return report;
       });
 }
 
@@ -92,11 +125,9 @@ invar_status* invar_checkpoint_diff(invar_runtime* runtime, const void* config, 
 invar_status* invar_checkpoint_calibrate(invar_runtime* runtime, const void* config, size_t config_size,
                                          invar_cancel* cancel, const invar_progress_callback* progress,
                                          invar_bytes** report) noexcept {
-  return on_runtime<v1::CalibrateConfig>(
-      __func__, runtime, config, config_size, cancel, progress, report,
-      [](RuntimeState&, const v1::CalibrateConfig&, Progress&) -> Result<v1::CalibrateReport> {
-        return invar::abi::unimplemented("invar_checkpoint_calibrate");
-      });
+  return on_runtime<v1::CalibrateConfig>(__func__, runtime, config, config_size, cancel, progress, report,
+                                         [](RuntimeState& state, const v1::CalibrateConfig& checked,
+                                            Progress& adapter) { return run_calibration(state, checked, adapter); });
 }
 
 invar_status* invar_checkpoint_export(invar_runtime* runtime, const void* config, size_t config_size,

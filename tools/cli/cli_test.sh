@@ -89,6 +89,7 @@ cp -r bf16 damaged
 size=$(stat -c %s damaged/model.safetensors)
 printf '\x7b' | dd of=damaged/model.safetensors bs=1 seek=$((size - 1)) conv=notrunc status=none
 expect 1 '' -- verify "$fp8" damaged; says 'DIFFERENT'
+expect 4 'absent.txt: no such file' -- convert "$fp8" x --calibrate absent.txt
 expect 4 'no such file or folder' -- convert absent x
 expect 3 'file is truncated' -- convert "$cases/bad-truncated-data/input" x
 expect 3 '' -- inspect "$cases/bad-header-not-json/input"
