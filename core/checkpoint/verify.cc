@@ -226,7 +226,8 @@ class Verification {
     std::vector<Buffers> buffers(static_cast<size_t>(workers));
     std::map<const TensorPlan*, Difference> differences;
     std::mutex mutex;
-    int64_t done = 0;
+    int64_t done = 0, total = 0;
+    for (const Piece& piece : pieces) total += piece_bytes(piece);
     INVAR_TRY(run_pieces(context_.pool, workers, static_cast<int64_t>(pieces.size()), context_.cancel,
                          [&](int64_t index, int worker) -> Status {
                            const Piece& piece = pieces[static_cast<size_t>(index)];
@@ -242,7 +243,7 @@ class Verification {
                              all.count = before + own.count;
                            }
                            if (context_.progress) {
-                             context_.progress(++done, static_cast<int64_t>(pieces.size()));
+                             context_.progress(done += piece_bytes(piece), total);
                            }
                            return {};
                          }));
@@ -251,6 +252,12 @@ class Verification {
       if (it != differences.end()) problem(plan.name, "value", it->second.detail, it->second.count);
     }
     return {};
+  }
+
+  // Of the source.
+  static int64_t piece_bytes(const Piece& piece) {
+    const bool by_value = piece.plan->quantized() || piece.result->dtype != piece.plan->source->dtype;
+    return by_value ? piece.plan->stored_bytes(piece.count) : piece.count;
   }
 
   Status compare_piece(const Piece& piece, Buffers& buffers, Difference* difference, int64_t* mismatched) {
