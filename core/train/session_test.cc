@@ -270,6 +270,38 @@ TEST_F(SessionTest, ResumingAnotherShapeIsRefused) {
   EXPECT_NE(session.status().message().find("gate_proj"), std::string::npos) << session.status().message();
 }
 
+TEST_F(SessionTest, SkippedStepsAreCountedAndTheRunEndsWithAName) {
+  v1::TrainConfig config = tiny_config(1);
+  config.mutable_checkpoint()->add_exports(v1::TARGET_FORMAT_BF16);
+  train(config);
+  // The last bytes of the file are the final norm's last gain: make it infinite.
+  const std::string weights = "/run/export/bf16/model.safetensors";
+  std::string bytes = *read_text(files, weights, 1 << 24);
+  bytes[bytes.size() - 2] = '\x80';
+  bytes[bytes.size() - 1] = '\x7F';
+  files.put(weights, bytes);
+  v1::TrainConfig broken = tiny_config(10);
+  broken.set_output("/broken");
+  broken.mutable_model()->set_path("/run/export/bf16");
+  broken.mutable_precision()->set_max_skipped_steps(3);
+  auto session = open(broken);
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  int skipped = 0;
+  TrainCallbacks callbacks;
+  callbacks.on_step = [&](const v1::StepMetrics& metrics) {
+    EXPECT_TRUE(metrics.skipped());
+    EXPECT_EQ(metrics.step(), 1);
+    EXPECT_EQ(metrics.total_skipped(), ++skipped);
+  };
+  const auto report = (*session)->train(callbacks, nullptr);
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.status().reason(), "train.not_finite");
+  EXPECT_NE(report.status().message().find("model.embed_tokens.weight"), std::string::npos)
+      << report.status().message();
+  EXPECT_EQ((*session)->steps(), 0);
+  EXPECT_EQ(skipped, 2) << "the third ends the run";
+}
+
 TEST_F(SessionTest, MetricsOfStepsAfterTheCheckpointAreWrittenAgain) {
   v1::TrainConfig config = tiny_config(6);
   config.mutable_checkpoint()->set_save_every(2);
