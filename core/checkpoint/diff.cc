@@ -146,7 +146,8 @@ class Difference {
     std::vector<std::unique_ptr<Buffers>> buffers;
     for (int i = 0; i < workers; ++i) buffers.push_back(std::make_unique<Buffers>(*a_.folder, *b_.folder));
     std::mutex mutex;
-    int64_t done = 0;
+    int64_t done = 0, total = 0;
+    for (const Piece& piece : pieces) total += piece_bytes(piece);
     return run_pieces(context_.pool, workers, static_cast<int64_t>(pieces.size()), context_.cancel,
                       [&](int64_t index, int worker) -> Status {
                         const Piece& piece = pieces[static_cast<size_t>(index)];
@@ -154,9 +155,14 @@ class Difference {
                         INVAR_TRY(piece.pair->by_bytes ? compare_bytes(piece, own) : compare_values(piece, own));
                         if (!context_.progress) return {};
                         std::lock_guard lock(mutex);
-                        context_.progress(++done, static_cast<int64_t>(pieces.size()));
+                        context_.progress(done += piece_bytes(piece), total);
                         return {};
                       });
+  }
+
+  // Of the first checkpoint.
+  static int64_t piece_bytes(const Piece& piece) {
+    return piece.pair->by_bytes ? piece.count : piece.pair->a->stored_bytes(piece.count);
   }
 
   Status compare_bytes(const Piece& piece, Buffers& buffers) {
