@@ -89,14 +89,20 @@ Result<std::shared_ptr<Device>> Device::open(std::string_view name, std::shared_
 Result<std::shared_ptr<Device>> Device::open(std::string_view name, std::shared_ptr<ThreadPool> pool,
                                              DeviceOptions options) {
   INVAR_ASSIGN(const Place place, find_place(name));
-  if (place.backend->abi != INVAR_BACKEND_ABI || place.backend->struct_size < sizeof(invar_backend)) {
+  return open(*place.backend, place.index, std::move(pool), std::move(options));
+}
+
+Result<std::shared_ptr<Device>> Device::open(const invar_backend& backend, int32_t index,
+                                             std::shared_ptr<ThreadPool> pool, DeviceOptions options) {
+  const std::string name = name_of({&backend, index});
+  if (backend.abi != INVAR_BACKEND_ABI || backend.struct_size < sizeof(invar_backend)) {
     return Error(Code::kFailedPrecondition, "device.abi",
-                 cat("device \"", name, "\": its backend has interface ", place.backend->abi, ", this library needs ",
+                 cat("device \"", name, "\": its backend has interface ", backend.abi, ", this library needs ",
                      INVAR_BACKEND_ABI));
   }
   std::shared_ptr<Device> device(new Device);
   device->name_ = name;
-  device->table_ = place.backend;
+  device->table_ = &backend;
   device->pool_ = std::move(pool);
   device->options_ = std::move(options);
   DeviceAllocator& allocator = device->options_.allocator;
@@ -128,7 +134,7 @@ Result<std::shared_ptr<Device>> Device::open(std::string_view name, std::shared_
   const std::string& cap = device->options_.cpu_level_cap;
   host.cpu_level_cap = cap.empty() ? nullptr : cap.c_str();
 
-  INVAR_TRY(device->report(place.backend->open(&host, place.index, &device->context_), "open"));
+  INVAR_TRY(device->report(backend.open(&host, index, &device->context_), "open"));
   return device;
 }
 

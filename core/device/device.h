@@ -62,6 +62,9 @@ class Device : public std::enable_shared_from_this<Device> {
   static Result<std::shared_ptr<Device>> open(std::string_view name, std::shared_ptr<ThreadPool> pool);
   static Result<std::shared_ptr<Device>> open(std::string_view name, std::shared_ptr<ThreadPool> pool,
                                               DeviceOptions options);
+  // One device of a backend that is not in the list: a table of a test's or a host's own.
+  static Result<std::shared_ptr<Device>> open(const invar_backend& backend, int32_t index,
+                                              std::shared_ptr<ThreadPool> pool, DeviceOptions options = {});
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

@@ -3,8 +3,8 @@
 // Floating-point operations are the causal half: 2 * 2 * dim a visible pair forward, 5 * 2 * dim backward.
 #include "core/device/cpu/attention/attention.h"
 
+#include "core/device/cpu/bench/peak.h"
 #include "core/device/cpu/testing/bench.h"
-#include "core/device/cpu/testing/peak.h"
 #include "core/numerics/cpu_features.h"
 
 namespace invar::cpu {
@@ -42,21 +42,24 @@ void bench(TestContext& context, const Kernels& kernels, int32_t dtype, int64_t 
   const int runs = tokens > 1024 ? 5 : 15;
   kernels.attention(context.get(), args.forward);
   kernels.attention_backward(context.get(), args);
-  const double peak = fma_peak(context);
+  const Peak peak = measure_peak(0.05);
   const Timing forward = time_runs(context, runs, [&] { kernels.attention(context.get(), args.forward); });
   const Timing backward = time_runs(context, runs, [&] { kernels.attention_backward(context.get(), args); });
-  const double again = fma_peak(context), limit = peak > again ? peak : again;
+  const Peak again = measure_peak(0.05);
+  const double limit = 1e9 * context.threads() * std::max(peak.fma_f32, again.fma_f32);
+  const double pair_limit = 1e9 * context.threads() * std::max(peak.dot_bf16, again.dot_bf16);
   const double pairs = 0.5 * static_cast<double>(tokens) * static_cast<double>(tokens + 1) * static_cast<double>(heads);
   const double forward_flop = 4 * pairs * static_cast<double>(dim), backward_flop = 2.5 * forward_flop;
   const double share = 100 / limit;
   std::printf(
       "%s tokens %5ld dim %3ld heads %ld/%ld: forward %7.2f ms %5.0f GFLOP/s %3.0f%%  backward %7.2f ms %5.0f "
-      "GFLOP/s %3.0f%%  together %3.0f%% of the FMA peak %.0f (median %3.0f%%)\n",
+      "GFLOP/s %3.0f%%  together %3.0f%% of the FMA peak %.0f (median %3.0f%%), %3.0f%% of the vdpbf16ps peak\n",
       dtype == kF32 ? "f32 " : "bf16", long(tokens), long(dim), long(heads), long(kv_heads), forward.best * 1e3,
       forward_flop / forward.best / 1e9, forward_flop / forward.best * share, backward.best * 1e3,
       backward_flop / backward.best / 1e9, backward_flop / backward.best * share,
       (forward_flop + backward_flop) / (forward.best + backward.best) * share, limit / 1e9,
-      (forward_flop + backward_flop) / (forward.median + backward.median) * share);
+      (forward_flop + backward_flop) / (forward.median + backward.median) * share,
+      pair_limit > 0 ? 100 * (forward_flop + backward_flop) / (forward.best + backward.best) / pair_limit : 0);
 }
 
 void bench_decode(TestContext& context, const Kernels& kernels, int64_t sequences, int64_t cache, int64_t heads,
