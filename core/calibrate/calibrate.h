@@ -6,9 +6,9 @@
 //   if (!report.passed()) ... report.verdict() ...
 //
 // The source runs as it is served: stored weights exactly, inputs of its FP8 products quantised as it declares, FP32
-// accumulation. The destination runs in BF16. Everything else is the same code for both, so that what differs is the
-// weights and the activations' quantisation. Beside it runs the source with unquantised activations.
-// Layers stream: at any time one layer's weights of one checkpoint are in memory, and the hidden states of all tokens.
+// products. The destination, and a source without quantised weights, run in BF16. Beside them runs the source's
+// weights alone, exactly and with unquantised activations, so that the report tells what the activations cost.
+// Memory: the source's weights in FP32 and the destination's in BF16, and the logits of one pass of each.
 // Thread rule: one call at a time for a pool; cancel may be set from anywhere.
 #pragma once
 
@@ -29,15 +29,16 @@ struct CalibrateContext {
   std::shared_ptr<ThreadPool> pool;
   DeviceOptions device = {};  // log sink and allocator
   const CancelFlag* cancel = nullptr;
-  // Called with work done and in all, in tokens through layers; from the calling thread.
+  // Called with work done and in all, in tokens through models; from the calling thread.
   std::function<void(int64_t done, int64_t total)> progress = {};
 };
 
 // `config` is checked and completed with defaults here; the pool is the thread budget. data.paths: text or JSONL,
 // read by the tokenizer of data.tokenizer (the source folder's, unless it says otherwise), or files of little-endian
-// token ids named *.u16 or *.u32. Text too short for one sequence of data.sequence_length makes one shorter sequence.
+// token ids named *.u16 or *.u32. Text too short for one sequence of the default length makes one shorter sequence.
 // A gate that fails is a result (report.passed), not an error. reasons besides those of config, text, containers and
-// checkpoint/layout.h: calibrate.shape_mismatch, model.missing_tensor, model.shape_mismatch, model.dtype.
+// checkpoint/layout.h: calibrate.shape_mismatch, calibrate.sequence_too_long, model.missing_tensor,
+// model.shape_mismatch, model.dtype.
 Result<v1::CalibrateReport> calibrate(const v1::CalibrateConfig& config, const CalibrateContext& context);
 
 }  // namespace invar

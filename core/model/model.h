@@ -40,7 +40,8 @@ struct ServedInput {
   Granularity granularity = Granularity::kNone;  // kTensor, kRow (one scale a token), kBlock (1 x block_cols)
   DType format = DType::kE4M3FN;
   int64_t block_cols = 128;
-  float scale_inv = 0;  // kTensor: a static scale; 0: from the tensor itself
+  float scale_inv = 0;        // kTensor: a static scale; 0: from the tensor itself
+  bool power_of_two = false;  // dynamic scales are rounded up to powers of two
 };
 
 struct ModelOptions {

@@ -147,7 +147,10 @@ OperandFormat ParameterStore::served_format(const Weight& weight) const {
   const ServedInput input = options_.served_input(parameters_[weight.members[0]].spec);
   OperandFormat format{.format = DType::kF32};
   if (input.granularity == Granularity::kNone) return format;
-  format = {.format = input.format, .granularity = input.granularity, .fixed_scale_inv = input.scale_inv};
+  format = {.format = input.format,
+            .granularity = input.granularity,
+            .power_of_two = input.power_of_two,
+            .fixed_scale_inv = input.scale_inv};
   if (input.granularity == Granularity::kBlock) format.block_rows = 1, format.block_cols = input.block_cols;
   for (size_t member : weight.members) {
     format.fixed_scale_inv =

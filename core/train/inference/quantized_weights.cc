@@ -43,11 +43,10 @@ Result<std::unique_ptr<QuantizedWeights>> QuantizedWeights::open(FileSystem& fil
 Status QuantizedWeights::read(size_t index, const ParameterSpec&, int64_t first, int64_t count, float* out) {
   const TensorPlan& plan = *plans_[index];
   if (!plan.quantized()) return read_plain(plan, first, count, out);
-  // A quantised element is one byte.
   for (int64_t done = 0; done < count;) {
     const int64_t here = std::min(kTileElements, count - done);
-    staging_.resize(static_cast<size_t>(here));
-    INVAR_TRY(folder_->read(*plan.source, first + done, staging_));
+    staging_.resize(static_cast<size_t>(plan.stored_bytes(here)));
+    INVAR_TRY(folder_->read(*plan.source, plan.stored_bytes(first + done), staging_));
     TileStats stats;
     INVAR_TRY(tile_.convert(plan, first + done, staging_, reinterpret_cast<std::byte*>(out + done), &stats));
     done += here;

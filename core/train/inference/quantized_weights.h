@@ -22,6 +22,10 @@ class QuantizedWeights : public WeightSource {
                                                         const ModelShape& shape);
 
   const std::string& layout() const { return layout_.name; }  // "none" when nothing is quantised
+  // How parameter number `index` is stored.
+  const TensorPlan& plan(size_t index) const { return *plans_[index]; }
+  const CheckpointFolder& folder() const { return *folder_; }
+  // Runs of packed elements begin and end on whole bytes.
   Status read(size_t index, const ParameterSpec& parameter, int64_t first, int64_t count, float* out) override;
 
  private:
