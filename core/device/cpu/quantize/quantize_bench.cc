@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
   } cases[] = {{"per tensor", INVAR_SCALE_PER_TENSOR, 0, 0, 0},
                {"per row", INVAR_SCALE_PER_ROW, 0, 0, 0},
                {"1x128 power of two", INVAR_SCALE_BLOCK, 1, 128, 1},
+               {"128x1 power of two", INVAR_SCALE_BLOCK, 128, 1, 1},
                {"128x128 power of two", INVAR_SCALE_BLOCK, 128, 128, 1}};
   for (const auto& each : cases) {
     for (const int with_codes : {0, 1}) {

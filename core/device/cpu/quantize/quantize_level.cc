@@ -10,7 +10,8 @@ namespace {
 
 constexpr int32_t kE4M3FnNumber = 5;
 constexpr int32_t kE5M2Number = 6;
-constexpr int64_t kChunk = 32768;  // elements a task takes, about
+constexpr int64_t kChunk = 32768;      // elements a task takes, about
+constexpr int64_t kColumnStrip = 128;  // columns that blocks of one column are quantised side by side
 
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -206,13 +207,81 @@ int32_t quantize_blocks(Context& context, const Job<Format, Act>& job, int64_t b
   return kOk;
 }
 
+// Blocks one column wide (the operands of weight gradients), a strip of columns at a time so that a row's part of it
+// fills whole cache lines. All columns of a vector take the same branch: dividing gives the bits of multiplying.
+template <typename Format, typename Act, typename Copy>
+uint32_t quantize_column_strip(const Job<Format, Act>& job, int64_t row, int64_t rows, int64_t col, int64_t cols,
+                               float* scale_inv_out) {
+  constexpr int64_t kVectors = kColumnStrip / kLanes;
+  U32 largest[kVectors] = {};
+  for (int64_t r = row; r < row + rows; ++r) {
+    const Act* x = job.x(r, col);
+    for_vectors(cols, [&](int64_t i, auto part) {
+      largest[i / kLanes] = max(largest[i / kLanes], bits(load(x + i, part)) & 0x7fffffff);
+    });
+  }
+  F32 scale_inv[kVectors] = {}, factor[kVectors] = {};
+  bool multiplies = true;
+  uint32_t strip_largest = 0;
+  for (int64_t i = 0; i < cols; ++i) {
+    const uint32_t amax = largest[i / kLanes][i % kLanes];
+    const Scale scale = scale_of<Format>(amax, job.args.power_of_two != 0);
+    scale_inv[i / kLanes][i % kLanes] = scale.scale_inv;
+    factor[i / kLanes][i % kLanes] = 1 / scale.scale_inv;
+    multiplies = multiplies && scale.is_power_of_two;
+    strip_largest = amax > strip_largest ? amax : strip_largest;
+    if (scale_inv_out != nullptr) scale_inv_out[i] = scale.scale_inv;
+  }
+  if (job.args.codes == nullptr && job.args.dequantized == nullptr) return strip_largest;
+  for (int64_t r = row; r < row + rows; ++r) {
+    const Act* x = job.x(r, col);
+    uint8_t* codes = job.args.codes == nullptr ? nullptr : job.args.codes + r * job.args.cols + col;
+    Copy* copy = job.template copy<Copy>(r, col);
+    for_vectors(cols, [&](int64_t i, auto part) {
+      const int64_t v = i / kLanes;
+      const F32 value = load(x + i, part);
+      const Encoded encoded = encode<Format>(multiplies ? value * factor[v] : value / scale_inv[v]);
+      if (codes != nullptr) store_codes(codes + i, encoded.code, part);
+      if (copy != nullptr) store(copy + i, job.is_scaled ? encoded.value * scale_inv[v] : encoded.value, part);
+    });
+  }
+  return strip_largest;
+}
+
+template <typename Format, typename Act>
+int32_t quantize_columns(Context& context, const Job<Format, Act>& job, int64_t block_rows) {
+  const invar_quantize_args& args = job.args;
+  const int64_t bands = ceil_div(args.rows, block_rows), strips = ceil_div(args.cols, kColumnStrip);
+  const int64_t tasks = bands * strips;
+  if (!reserve_shared_scratch(context, kScratchOperation, static_cast<size_t>(tasks) * sizeof(uint32_t))) {
+    return kResourceExhausted;
+  }
+  uint32_t* maxima = static_cast<uint32_t*>(shared_scratch(context, kScratchOperation));
+  parallel_for(context, tasks, [&](int64_t task, int32_t) {
+    const int64_t band = task / strips, row = band * block_rows, rows = smaller(block_rows, args.rows - row);
+    const int64_t col = task % strips * kColumnStrip, cols = smaller(kColumnStrip, args.cols - col);
+    float* scale_inv = args.scale_inv == nullptr ? nullptr : args.scale_inv + band * args.cols + col;
+    maxima[task] = args.dequantized_dtype == kF32
+                       ? quantize_column_strip<Format, Act, float>(job, row, rows, col, cols, scale_inv)
+                       : quantize_column_strip<Format, Act, uint16_t>(job, row, rows, col, cols, scale_inv);
+  });
+  if (args.amax != nullptr) {
+    uint32_t amax = 0;
+    for (int64_t task = 0; task < tasks; ++task) amax = maxima[task] > amax ? maxima[task] : amax;
+    *args.amax = float_of(amax);
+  }
+  return kOk;
+}
+
 template <typename Format, typename Act>
 int32_t quantize_as(Context& context, const invar_quantize_args& args) {
   const Job<Format, Act> job{args, args.power_of_two != 0 || args.apply_scale != 0};
   switch (args.granularity) {
     case INVAR_SCALE_PER_TENSOR: return quantize_tensor(context, job);
     case INVAR_SCALE_PER_ROW: return quantize_blocks(context, job, 1, larger(1, args.cols));
-    default: return quantize_blocks(context, job, args.block_rows, args.block_cols);
+    default:
+      if (args.block_cols == 1 && args.block_rows > 1) return quantize_columns(context, job, args.block_rows);
+      return quantize_blocks(context, job, args.block_rows, args.block_cols);
   }
 }
 

@@ -16,7 +16,8 @@ struct Units {
 };
 const Units kUnits[] = {{INVAR_SCALE_PER_TENSOR, 0, 0},  {INVAR_SCALE_PER_ROW, 0, 0}, {INVAR_SCALE_BLOCK, 1, 128},
                         {INVAR_SCALE_BLOCK, 128, 128},   {INVAR_SCALE_BLOCK, 3, 5},   {INVAR_SCALE_BLOCK, 1, 32},
-                        {INVAR_SCALE_BLOCK, 1000, 1000}, {INVAR_SCALE_BLOCK, 7, 200}};
+                        {INVAR_SCALE_BLOCK, 1000, 1000}, {INVAR_SCALE_BLOCK, 7, 200}, {INVAR_SCALE_BLOCK, 128, 1},
+                        {INVAR_SCALE_BLOCK, 3, 1}};
 const DType kFormats8[] = {DType::kE4M3FN, DType::kE5M2, DType::kE4M3FNUZ, DType::kE5M2FNUZ};
 
 class Quantize : public testing::TestWithParam<Level> {
