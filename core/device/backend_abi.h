@@ -47,7 +47,8 @@ typedef struct invar_device_context invar_device_context;
  * A, B: both F32 or both BF16 (C is then F32 or BF16). C: act; accumulate needs C F32.
  * packed_b: from matmul_pack with the same inner, cols, transpose_b and dtype; B is then not read.
  * add: NULL, or F32 or BF16 [rows, cols] of dtype add_dtype with ld_add, added in FP32 before C is rounded; may equal
- * C. sum_squares: NULL, or receives the FP64 sum of squares of the final C. */
+ * C; ld_add 0: one row [cols] for all, a bias. sum_squares: NULL, or receives the FP64 sum of squares of the final C.
+ */
 typedef struct invar_matmul_args {
   uint32_t struct_size;
   int32_t a_dtype, b_dtype, c_dtype, add_dtype;
@@ -65,7 +66,9 @@ typedef struct invar_matmul_args {
 
 /* sum[r] = x[r] + add[r] (add NULL: x itself), y = sum * inv_rms * (gain + gain_offset),
  * inv_rms[r] = 1 / sqrt(mean(sum^2) + eps). x, sum_out: x_dtype; may be equal; sum_out may be NULL without add.
- * add: add_dtype act. gain: F32 [cols]. y: y_dtype act. inv_rms: F32 [rows] or NULL. Zhang and Sennrich 2019. */
+ * add: add_dtype act. gain: F32 [cols]. y: y_dtype act. inv_rms: F32 [rows] or NULL. Zhang and Sennrich 2019.
+ * groups: 0, or so many rows lie side by side (the heads of a token): row r begins at element (r / groups) * ldx +
+ * (r % groups) * cols of x, and of y with ldy. Without add and sum_out only. */
 typedef struct invar_rmsnorm_args {
   uint32_t struct_size;
   int32_t x_dtype, add_dtype, y_dtype;
@@ -77,11 +80,13 @@ typedef struct invar_rmsnorm_args {
   float gain_offset, eps;
   void* y;
   float* inv_rms;
+  int64_t groups, ldx, ldy;
 } invar_rmsnorm_args;
 
 /* dx (+)= gradient through y; dgain += per-column sums. x is what the forward normalised (sum_out).
  * dy: dy_dtype act; x: x_dtype act; dx: F32, added to when accumulate_dx != 0; dx_copy: NULL or BF16 [rows, cols]
- * copy of the final dx. dgain: F32 [cols], added to, or NULL. */
+ * copy of the final dx. dgain: F32 [cols], added to, or NULL. dx may be NULL when accumulate_dx is 0 and dx_copy is
+ * given. groups as in the forward, with ldx for x, lddy for dy, lddx for dx and dx_copy. */
 typedef struct invar_rmsnorm_backward_args {
   uint32_t struct_size;
   int32_t dy_dtype, x_dtype, accumulate_dx;
@@ -94,6 +99,7 @@ typedef struct invar_rmsnorm_backward_args {
   float* dx;
   void* dx_copy;
   float* dgain;
+  int64_t groups, ldx, lddy, lddx;
 } invar_rmsnorm_backward_args;
 
 /* Rotates pairs (i, i + head_dim/2) of each head in place ("rotate half"). x: act [tokens, heads*head_dim] at ld.
@@ -139,7 +145,10 @@ typedef struct invar_attention_backward_args {
   void* d_v;
 } invar_attention_backward_args;
 
-/* out = silu(gate) * up. gate, up: act [rows, cols] at ld_in; out at ld_out. Shazeer 2020. */
+/* The gate's function: g * sigmoid(g), or GELU by tanh (Hendrycks and Gimpel 2016). */
+enum { INVAR_GATE_SILU = 0, INVAR_GATE_GELU_TANH = 1 };
+
+/* out = f(gate) * up. gate, up: act [rows, cols] at ld_in; out at ld_out. function: INVAR_GATE_*. Shazeer 2020. */
 typedef struct invar_swiglu_args {
   uint32_t struct_size;
   int32_t dtype;
@@ -147,6 +156,7 @@ typedef struct invar_swiglu_args {
   const void* gate;
   const void* up;
   void* out;
+  int32_t function;
 } invar_swiglu_args;
 
 /* d_gate, d_up at ld_in (may equal gate, up); d_out at ld_out. act_out: NULL, or the forward's result made again, at

@@ -1,5 +1,7 @@
 #include "core/device/cpu/check_args.h"
 
+#include <initializer_list>
+
 #include "core/device/cpu/kernels.h"
 
 // Returns the message when the condition does not hold.
@@ -69,7 +71,7 @@ const char* check_args(const invar_matmul_args& args) {
   REQUIRE(args.ldc >= args.cols, kStride);
   if (args.add != nullptr) {
     REQUIRE(is_act(args.add_dtype), "add_dtype must be F32 or BF16");
-    REQUIRE(args.ld_add >= args.cols, kStride);
+    REQUIRE(args.ld_add >= args.cols || args.ld_add == 0, kStride);
     REQUIRE(args.add != args.c || (args.add_dtype == args.c_dtype && args.ld_add == args.ldc && args.accumulate == 0),
             "add may equal c only with its dtype and ld, and without accumulate");
   }
@@ -79,6 +81,18 @@ const char* check_args(const invar_matmul_args& args) {
   REQUIRE(args.packed_b != nullptr || args.ldb >= (args.transpose_b != 0 ? args.inner : args.cols), kStride);
   return nullptr;
 }
+
+namespace {
+
+const char* check_groups(int64_t rows, int64_t cols, int64_t groups, std::initializer_list<int64_t> strides,
+                         bool has_sum) {
+  if (groups == 0) return nullptr;
+  REQUIRE(groups > 0 && rows % groups == 0 && !has_sum, "groups must divide rows, without add and sum_out");
+  for (int64_t ld : strides) REQUIRE(ld >= groups * cols, kStride);
+  return nullptr;
+}
+
+}  // namespace
 
 const char* check_args(const invar_rmsnorm_args& args) {
   REQUIRE(args.struct_size >= sizeof(args), kSize);
@@ -90,7 +104,7 @@ const char* check_args(const invar_rmsnorm_args& args) {
     REQUIRE(is_act(args.add_dtype), "add_dtype must be F32 or BF16");
     REQUIRE(args.sum_out != nullptr, "sum_out must be given with add");
   }
-  return nullptr;
+  return check_groups(args.rows, args.cols, args.groups, {args.ldx, args.ldy}, args.sum_out != nullptr);
 }
 
 const char* check_args(const invar_rmsnorm_backward_args& args) {
@@ -98,10 +112,11 @@ const char* check_args(const invar_rmsnorm_backward_args& args) {
   REQUIRE(is_act(args.dy_dtype) && is_act(args.x_dtype), kDType);
   REQUIRE(are_sizes(args.rows, args.cols), kExtent);
   REQUIRE(args.rows == 0 || args.cols > 0, "cols must be positive");
-  REQUIRE(args.rows == 0 || (args.dy != nullptr && args.x != nullptr && args.gain != nullptr &&
-                             args.inv_rms != nullptr && args.dx != nullptr),
-          kNull);
-  return nullptr;
+  REQUIRE(
+      args.rows == 0 || (args.dy != nullptr && args.x != nullptr && args.gain != nullptr && args.inv_rms != nullptr),
+      kNull);
+  REQUIRE(args.rows == 0 || args.dx != nullptr || (args.dx_copy != nullptr && args.accumulate_dx == 0), kNull);
+  return check_groups(args.rows, args.cols, args.groups, {args.ldx, args.lddy, args.lddx}, false);
 }
 
 const char* check_args(const invar_rope_args& args) {
@@ -162,6 +177,7 @@ const char* check_swiglu(const invar_swiglu_args& args) {
   REQUIRE(is_act(args.dtype), kDType);
   REQUIRE(are_sizes(args.rows, args.cols), kExtent);
   REQUIRE(args.ld_in >= args.cols && args.ld_out >= args.cols, kStride);
+  REQUIRE(args.function == INVAR_GATE_SILU || args.function == INVAR_GATE_GELU_TANH, "unknown gate function");
   REQUIRE(args.rows == 0 || args.cols == 0 || (args.gate != nullptr && args.up != nullptr), kNull);
   return nullptr;
 }

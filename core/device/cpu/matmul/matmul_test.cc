@@ -43,6 +43,7 @@ struct Shape {
 struct Variant {
   int32_t dtype = kF32, c_dtype = kF32, add_dtype = 0;
   bool transpose_a = false, transpose_b = false, accumulate = false, packed = false, squares = false;
+  bool one_row_added = false;  // a bias: ld_add 0
   float alpha = 1;
   int64_t extra_ld = 0;
 };
@@ -83,7 +84,7 @@ class Check {
     if (variant.add_dtype != 0) {
       args.add = add.data();
       args.add_dtype = variant.add_dtype;
-      args.ld_add = ldc_;
+      args.ld_add = variant.one_row_added ? 0 : ldc_;
     }
     if (variant.squares) args.sum_squares = &squares_;
     std::vector<char> packed;
@@ -125,7 +126,7 @@ class Check {
         double expected = variant_.alpha * sum;
         magnitude *= std::fabs(variant_.alpha);
         if (variant_.accumulate) expected += before[at];
-        if (variant_.add_dtype != 0) expected += add.at(at);
+        if (variant_.add_dtype != 0) expected += add.at(variant_.one_row_added ? static_cast<size_t>(c) : at);
         const double tolerance = (static_cast<double>(shape_.inner) + 4) * 0x1p-24 * (magnitude + std::fabs(expected)) +
                                  std::fabs(expected) * rounding_unit(variant_.c_dtype);
         ASSERT_NEAR(c_.at(at), expected, tolerance) << "row " << r << " col " << c;
@@ -212,6 +213,7 @@ TEST(Matmul, AlphaAddAccumulateAndSumOfSquares) {
               variant.dtype = dtype;
               variant.c_dtype = c_dtype;
               variant.add_dtype = add_dtype;
+              variant.one_row_added = add_dtype == kF32 && bits >= 2;
               variant.accumulate = (bits & 1) != 0 && c_dtype == kF32;
               variant.squares = (bits & 2) != 0;
               variant.alpha = -0.75f;

@@ -79,7 +79,8 @@ void bench_elementwise(Bench& bench, int64_t count) {
 
   const int64_t cols = 1536, rows = count / (2 * cols);
   invar_swiglu_backward_args swiglu{};
-  swiglu.forward = {sizeof swiglu, kBF16, rows, cols, cols, cols, half.data(), &half[count / 2], other.data()};
+  swiglu.forward = {sizeof swiglu,    kBF16,        rows,           cols, cols, cols, half.data(),
+                    &half[count / 2], other.data(), INVAR_GATE_SILU};
   // Results beside the operands: made in place they would shrink to subnormal numbers from run to run.
   uint16_t* results = reinterpret_cast<uint16_t*>(x.data());
   swiglu.d_out = other.data(), swiglu.d_gate = results, swiglu.d_up = results + count / 2;

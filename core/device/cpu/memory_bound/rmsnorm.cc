@@ -39,16 +39,21 @@ INVAR_INLINE F32 store_rounded(uint16_t* to, F32 value, Part part) {
   return widen(narrowed);
 }
 
+// Where row `row` begins.
+INVAR_INLINE int64_t start(int64_t row, int64_t cols, int64_t groups, int64_t ld) {
+  return groups == 0 ? row * cols : row / groups * ld + row % groups * cols;
+}
+
 template <typename X, typename Add, typename Y>
 void forward_rows(Context& context, const invar_rmsnorm_args& args) {
   const int64_t cols = args.cols;
   const F32 offset = set(args.gain_offset);
   for_pieces(context, args.rows, rows_in_chunk(cols), [&](int64_t first, int64_t last) {
     for (int64_t row = first; row < last; ++row) {
-      const X* x = static_cast<const X*>(args.x) + row * cols;
+      const X* x = static_cast<const X*>(args.x) + start(row, cols, args.groups, args.ldx);
       const Add* added = args.add == nullptr ? nullptr : static_cast<const Add*>(args.add) + row * cols;
       X* sum_out = args.sum_out == nullptr ? nullptr : static_cast<X*>(args.sum_out) + row * cols;
-      Y* y = static_cast<Y*>(args.y) + row * cols;
+      Y* y = static_cast<Y*>(args.y) + start(row, cols, args.groups, args.ldy);
       RowSum<X> squares;
       for_vectors(cols, [&](int64_t i, auto part) {
         F32 value = load(x + i, part);
@@ -82,10 +87,11 @@ void backward_rows(Context& context, const invar_rmsnorm_backward_args& args, fl
     float* dgain = partials == nullptr ? nullptr : partials + block * cols;
     if (dgain != nullptr) memset(dgain, 0, static_cast<size_t>(cols) * sizeof(float));
     for (int64_t row = block * blocks.size; row < smaller(args.rows, (block + 1) * blocks.size); ++row) {
-      const Dy* dy = static_cast<const Dy*>(args.dy) + row * cols;
-      const X* x = static_cast<const X*>(args.x) + row * cols;
-      float* dx = args.dx + row * cols;
-      uint16_t* copy = args.dx_copy == nullptr ? nullptr : static_cast<uint16_t*>(args.dx_copy) + row * cols;
+      const Dy* dy = static_cast<const Dy*>(args.dy) + start(row, cols, args.groups, args.lddy);
+      const X* x = static_cast<const X*>(args.x) + start(row, cols, args.groups, args.ldx);
+      const int64_t out = start(row, cols, args.groups, args.lddx);
+      float* dx = args.dx == nullptr ? nullptr : args.dx + out;
+      uint16_t* copy = args.dx_copy == nullptr ? nullptr : static_cast<uint16_t*>(args.dx_copy) + out;
       const F32 inv_rms = set(args.inv_rms[row]);
       RowSum<X> projection;
       for_vectors(cols, [&](int64_t i, auto part) {
@@ -99,7 +105,7 @@ void backward_rows(Context& context, const invar_rmsnorm_backward_args& args, fl
         const F32 scaled = load(dy + i, part) * (load(args.gain + i, part) + offset) * inv_rms;
         F32 value = fnma(pull, load(x + i, part), scaled);
         if (args.accumulate_dx != 0) value += load(dx + i, part);
-        store(dx + i, value, part);
+        if (dx != nullptr) store(dx + i, value, part);
         if (copy != nullptr) store_act(copy + i, value, part);
       });
     }

@@ -43,12 +43,31 @@ int32_t all_finite(Context&, const float* x, int64_t count, int32_t* finite) {
   return kOk;
 }
 
+namespace {
+
+struct Gate {
+  double value, slope;
+};
+
+// GELU by tanh is g * sigmoid(2 u) with u = sqrt(2 / pi) (g + 0.044715 g^3).
+Gate gate_of(double g, int32_t function) {
+  if (function == INVAR_GATE_SILU) {
+    const double s = sigmoid(g);
+    return {g * s, s * (1 + g * (1 - s))};
+  }
+  constexpr double kRoot = 0.79788456080286535588, kCubic = 0.044715;
+  const double s = sigmoid(2 * kRoot * (g + kCubic * g * g * g));
+  return {g * s, s + g * s * (1 - s) * 2 * kRoot * (1 + 3 * kCubic * g * g)};
+}
+
+}  // namespace
+
 int32_t swiglu(Context& context, const invar_swiglu_args& args) {
   parallel_for(context, args.rows, [&](int64_t row, int32_t) {
     for (int64_t c = 0; c < args.cols; ++c) {
       const double gate = load(args.gate, args.dtype, row * args.ld_in + c);
       const double up = load(args.up, args.dtype, row * args.ld_in + c);
-      store(args.out, args.dtype, row * args.ld_out + c, gate * sigmoid(gate) * up);
+      store(args.out, args.dtype, row * args.ld_out + c, gate_of(gate, args.function).value * up);
     }
   });
   return kOk;
@@ -60,12 +79,11 @@ int32_t swiglu_backward(Context& context, const invar_swiglu_backward_args& args
   parallel_for(context, forward.rows, [&](int64_t row, int32_t) {
     for (int64_t c = 0; c < forward.cols; ++c) {
       const int64_t in = row * forward.ld_in + c, out = row * forward.ld_out + c;
-      const double gate = load(forward.gate, dtype, in), up = load(forward.up, dtype, in);
-      const double d_out = load(args.d_out, dtype, out);
-      const double s = sigmoid(gate);
-      store(args.d_gate, dtype, in, d_out * up * s * (1 + gate * (1 - s)));
-      store(args.d_up, dtype, in, d_out * gate * s);
-      if (args.act_out != nullptr) store(args.act_out, dtype, out, gate * s * up);
+      const double up = load(forward.up, dtype, in), d_out = load(args.d_out, dtype, out);
+      const Gate gate = gate_of(load(forward.gate, dtype, in), forward.function);
+      store(args.d_gate, dtype, in, d_out * up * gate.slope);
+      store(args.d_up, dtype, in, d_out * gate.value);
+      if (args.act_out != nullptr) store(args.act_out, dtype, out, gate.value * up);
     }
   });
   return kOk;

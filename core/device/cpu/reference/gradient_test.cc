@@ -121,19 +121,25 @@ TEST(RopeGradient, IsTheInverseRotation) {
   expect_near(dx, differences([&](const Values& v) { return weighted(forward(v), dy); }, doubles(x)), "dx");
 }
 
-TEST(SwigluGradient, EqualsCentralDifferences) {
+class GateGradient : public testing::TestWithParam<int32_t> {};
+
+TEST_P(GateGradient, EqualsCentralDifferences) {
   constexpr int64_t rows = 3, cols = 5;
   auto gate = random_floats(rows * cols, 1, 2), up = random_floats(rows * cols, 2);
   auto d_out = random_floats(rows * cols, 3);
   const auto forward = [&](const Values& g, const Values& u) {
     Values out(g.size());
-    for (size_t i = 0; i < g.size(); ++i) out[i] = g[i] / (1 + std::exp(-g[i])) * u[i];
+    for (size_t i = 0; i < g.size(); ++i) {
+      const double cubic = std::sqrt(2 / M_PI) * (g[i] + 0.044715 * g[i] * g[i] * g[i]);
+      out[i] =
+          (GetParam() == INVAR_GATE_SILU ? g[i] / (1 + std::exp(-g[i])) : g[i] * (1 + std::tanh(cubic)) / 2) * u[i];
+    }
     return out;
   };
   TestContext context(1);
   std::vector<float> out(rows * cols), again(rows * cols), d_gate(rows * cols), d_up(rows * cols);
   invar_swiglu_backward_args args{};
-  args.forward = {sizeof args, kF32, rows, cols, cols, cols, gate.data(), up.data(), out.data()};
+  args.forward = {sizeof args, kF32, rows, cols, cols, cols, gate.data(), up.data(), out.data(), GetParam()};
   args.d_out = d_out.data(), args.d_gate = d_gate.data(), args.d_up = d_up.data(), args.act_out = again.data();
   ASSERT_EQ(reference::swiglu(context.get(), args.forward), 0);
   ASSERT_EQ(reference::swiglu_backward(context.get(), args), 0);
@@ -146,6 +152,8 @@ TEST(SwigluGradient, EqualsCentralDifferences) {
               differences([&](const Values& v) { return weighted(forward(doubles(gate), v), d_out); }, doubles(up)),
               "d_up");
 }
+
+INSTANTIATE_TEST_SUITE_P(Functions, GateGradient, testing::Values(INVAR_GATE_SILU, INVAR_GATE_GELU_TANH));
 
 TEST(EmbeddingGradient, AddsRowsOfRepeatedIds) {
   std::vector<float> table = random_floats(4 * 3, 1), d_table(4 * 3, 1.f), out(5 * 3);

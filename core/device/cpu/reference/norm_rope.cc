@@ -5,27 +5,37 @@
 
 namespace invar::cpu::reference {
 
+namespace {
+
+// Where row `row` begins.
+int64_t start(int64_t row, int64_t cols, int64_t groups, int64_t ld) {
+  return groups == 0 ? row * cols : row / groups * ld + row % groups * cols;
+}
+
+}  // namespace
+
 int32_t rmsnorm(Context& context, const invar_rmsnorm_args& args) {
   const int64_t cols = args.cols;
   parallel_for(context, args.rows, [&](int64_t row, int32_t) {
+    const int64_t x = start(row, cols, args.groups, args.ldx), y = start(row, cols, args.groups, args.ldy);
     // The residual sum is what is stored: it is rounded before it is normalised.
     const void* sum = args.x;
     if (args.add != nullptr) {
-      for (int64_t i = row * cols; i < (row + 1) * cols; ++i) {
+      for (int64_t i = x; i < x + cols; ++i) {
         store(args.sum_out, args.x_dtype, i, load(args.x, args.x_dtype, i) + load(args.add, args.add_dtype, i));
       }
       sum = args.sum_out;
     }
     double squares = 0;
     for (int64_t c = 0; c < cols; ++c) {
-      const double value = load(sum, args.x_dtype, row * cols + c);
+      const double value = load(sum, args.x_dtype, x + c);
       squares += value * value;
     }
     const double inv_rms = 1 / std::sqrt(squares / static_cast<double>(cols) + args.eps);
     for (int64_t c = 0; c < cols; ++c) {
-      const double value = load(sum, args.x_dtype, row * cols + c);
-      store(args.y, args.y_dtype, row * cols + c, value * inv_rms * (double{args.gain[c]} + args.gain_offset));
-      if (args.add == nullptr && args.sum_out != nullptr) store(args.sum_out, args.x_dtype, row * cols + c, value);
+      const double value = load(sum, args.x_dtype, x + c);
+      store(args.y, args.y_dtype, y + c, value * inv_rms * (double{args.gain[c]} + args.gain_offset));
+      if (args.add == nullptr && args.sum_out != nullptr) store(args.sum_out, args.x_dtype, x + c, value);
     }
     if (args.inv_rms != nullptr) args.inv_rms[row] = static_cast<float>(inv_rms);
   });
@@ -35,29 +45,32 @@ int32_t rmsnorm(Context& context, const invar_rmsnorm_args& args) {
 // y = x r w with r = (mean(x^2) + eps)^-1/2, so dx = r (w dy) - x r^3 mean(w dy x).
 int32_t rmsnorm_backward(Context& context, const invar_rmsnorm_backward_args& args) {
   const int64_t cols = args.cols;
+  const auto x_at = [&](int64_t row, int64_t c) {
+    return load(args.x, args.x_dtype, start(row, cols, args.groups, args.ldx) + c);
+  };
+  const auto dy_at = [&](int64_t row, int64_t c) {
+    return load(args.dy, args.dy_dtype, start(row, cols, args.groups, args.lddy) + c);
+  };
   parallel_for(context, args.rows, [&](int64_t row, int32_t) {
     const double r = args.inv_rms[row];
     double projection = 0;
     for (int64_t c = 0; c < cols; ++c) {
-      const double w = double{args.gain[c]} + args.gain_offset;
-      projection += w * load(args.dy, args.dy_dtype, row * cols + c) * load(args.x, args.x_dtype, row * cols + c);
+      projection += (double{args.gain[c]} + args.gain_offset) * dy_at(row, c) * x_at(row, c);
     }
     const double pull = projection * r * r * r / static_cast<double>(cols);
     for (int64_t c = 0; c < cols; ++c) {
-      const int64_t i = row * cols + c;
+      const int64_t i = start(row, cols, args.groups, args.lddx) + c;
       const double w = double{args.gain[c]} + args.gain_offset;
-      const double dx = r * w * load(args.dy, args.dy_dtype, i) - pull * load(args.x, args.x_dtype, i);
-      args.dx[i] = static_cast<float>(args.accumulate_dx != 0 ? args.dx[i] + dx : dx);
-      if (args.dx_copy != nullptr) store(args.dx_copy, kBF16, i, args.dx[i]);
+      double dx = r * w * dy_at(row, c) - pull * x_at(row, c);
+      if (args.accumulate_dx != 0) dx += args.dx[i];
+      if (args.dx != nullptr) args.dx[i] = static_cast<float>(dx);
+      if (args.dx_copy != nullptr) store(args.dx_copy, kBF16, i, static_cast<float>(dx));
     }
   });
   if (args.dgain == nullptr) return kOk;
   parallel_for(context, cols, [&](int64_t c, int32_t) {
     double sum = args.dgain[c];
-    for (int64_t row = 0; row < args.rows; ++row) {
-      const int64_t i = row * cols + c;
-      sum += load(args.dy, args.dy_dtype, i) * load(args.x, args.x_dtype, i) * args.inv_rms[row];
-    }
+    for (int64_t row = 0; row < args.rows; ++row) sum += dy_at(row, c) * x_at(row, c) * args.inv_rms[row];
     args.dgain[c] = static_cast<float>(sum);
   });
   return kOk;
