@@ -276,10 +276,12 @@ TEST_P(MemoryBound, GatesForwardAndBackwardAtStrides) {
       EXPECT_EQ(in[1], in[2]);
       EXPECT_EQ(again[1], out[1]);
       // exp 1 ulp, reciprocal 1, three products; gates below -87 give about 1e-35 instead of less.
-      expect_close(out[1], out[0], 8, 1e-25, "out");
+      // GELU's argument, up to 30 where the result is above 1e-12, is rounded four times before exp.
+      const bool is_silu = function == INVAR_GATE_SILU;
+      expect_close(out[1], out[0], is_silu ? 8 : 128, is_silu ? 1e-25 : 1e-12, "out");
       // GELU: the sigmoid's argument, up to 10 where its slope counts, is rounded twice and its effect multiplied by
       // g (1.6 + 0.2 g^2).
-      expect_close(in[1], in[0], function == INVAR_GATE_SILU ? 12 : 30, 4, "d_gate and d_up");
+      expect_close(in[1], in[0], is_silu ? 12 : 30, 4, "d_gate and d_up");
     }
   }
 }
