@@ -138,8 +138,12 @@ invar_status* invar_checkpoint_export(invar_runtime* runtime, const void* config
       [](RuntimeState& state, const v1::ExportConfig& checked, Progress& adapter) -> Result<v1::ExportReport> {
         const auto pool = state.pool_for(checked.threads());
         adapter.note("export", checked.destination());
-        return invar::export_checkpoint(checked,
-                                        {.files = &state.files(), .pool = pool.get(), .cancel = adapter.flag()});
+        return invar::export_checkpoint(checked, {.files = &state.files(),
+                                                  .pool = pool.get(),
+                                                  .cancel = adapter.flag(),
+                                                  .progress = [&](int64_t done, int64_t total) {
+                                                    adapter.work("export", "", "elements", done, total);
+                                                  }});
       });
 }
 

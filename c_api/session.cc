@@ -129,11 +129,13 @@ invar_status* invar_session_create(invar_runtime* runtime, const void* config, s
     auto& state = *runtime->runtime;
     progress->note("prepare", checked.output());
     INVAR_TRY(progress->call().finish(invar::check_cancel(progress->flag())).status);
-    auto created = Session::create(checked, {.pool = state.pool_for(checked.threads()),
-                                             .files = &state.files(),
-                                             .log = state.log,
-                                             .allocator = state.device_options.allocator,
-                                             .keep_alive = state.device_options.keep_alive});
+    auto created = Session::create(checked,
+                                   {.pool = state.pool_for(checked.threads()),
+                                    .files = &state.files(),
+                                    .log = state.log,
+                                    .allocator = state.device_options.allocator,
+                                    .keep_alive = state.device_options.keep_alive},
+                                   progress->flag());
     const Outcome outcome = progress->call().finish(created.ok() ? Status() : created.status());
     if (!outcome.status.ok()) return outcome;
     auto made = std::make_unique<invar_session>();
@@ -295,19 +297,24 @@ invar_status* invar_session_resume(invar_session* session, const char* path, siz
   });
 }
 
-invar_status* invar_session_export(invar_session* session, const void* config, size_t config_size,
-                                   invar_bytes** report) noexcept {
+invar_status* invar_session_export(invar_session* session, const void* config, size_t config_size, invar_cancel* cancel,
+                                   const invar_progress_callback* callback, invar_bytes** report) noexcept {
   return entry(__func__, [&](const char* function) -> Outcome {
     if (report != nullptr) *report = nullptr;
     INVAR_TURN(session);
+    INVAR_ASSIGN(const auto progress, Progress::create(function, callback, cancel));
     INVAR_REQUIRE(report);
     if (config == nullptr && config_size > 0) return invar::abi::null_argument(function, "config");
     INVAR_ASSIGN(auto request, invar::config::parse<v1::ExportConfig>(std::string_view(
                                    static_cast<const char*>(config == nullptr ? "" : config), config_size)));
     request.set_source("session");  // required in general, not read here
     INVAR_TRY(invar::config::check(request));
-    INVAR_ASSIGN(v1::ExportReport done, session->session->export_to(invar::config::with_defaults(request), nullptr));
-    INVAR_ASSIGN(*report, invar::abi::make_bytes(done.SerializeAsString()));
+    progress->note("export", request.destination());
+    const auto written = [&](int64_t done, int64_t total) { progress->work("export", "", "elements", done, total); };
+    auto done = session->session->export_to(invar::config::with_defaults(request), progress->flag(), written);
+    const Outcome outcome = progress->call().finish(done.ok() ? Status() : done.status());
+    if (!outcome.status.ok()) return outcome;
+    INVAR_ASSIGN(*report, invar::abi::make_bytes(done->SerializeAsString()));
     return {};
   });
 }

@@ -130,7 +130,7 @@ TEST(NullArguments, ModelsAndSessions) {
   EXPECT_INVALID_OUT(bytes, invar_session_generate(nullptr, "", 0, nullptr, nullptr, &bytes));
   EXPECT_INVALID(invar_session_save(nullptr, "x", 1));
   EXPECT_INVALID(invar_session_resume(nullptr, "x", 1));
-  EXPECT_INVALID_OUT(bytes, invar_session_export(nullptr, "", 0, &bytes));
+  EXPECT_INVALID_OUT(bytes, invar_session_export(nullptr, "", 0, nullptr, nullptr, &bytes));
 }
 
 TEST(NullArguments, Tensors) {

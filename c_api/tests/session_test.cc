@@ -170,7 +170,8 @@ TEST_F(SessionTest, RunsEvaluatesGeneratesExportsAndLoads) {
 
   const std::string request =
       message(runtime.get(), "export", R"({"destination": ")" + (folder / "out").string() + R"("})");
-  ASSERT_EQ(text_of(invar_session_export(session.get(), request.data(), request.size(), &bytes)), "ok");
+  ASSERT_EQ(text_of(invar_session_export(session.get(), request.data(), request.size(), nullptr, nullptr, &bytes)),
+            "ok");
   const Owned<invar_bytes> exported(bytes);
 
   const std::string load = message(runtime.get(), "load", R"({"path": ")" + (folder / "out").string() + R"("})");
@@ -232,6 +233,57 @@ TEST_F(SessionTest, CallbacksStopWithTheirValueAndExceptionsStayInside) {
     const Owned<invar_bytes> owner(report);
     EXPECT_NE(json(runtime.get(), "TrainReport", report).find("step-00000003"), std::string::npos);
   }
+}
+
+TEST_F(SessionTest, ExportsReportProgressAndStop) {
+  const auto session = create(host_driven());
+  const std::string path = (folder / "out").string();
+  const std::string request =
+      message(runtime.get(), "export", R"({"target": "fp8_block", "destination": ")" + path + R"("})");
+  struct State {
+    int32_t answer = 9;
+    int notes = 0;
+  } state;
+  invar_progress_callback callback = INVAR_PROGRESS_CALLBACK_INIT;
+  callback.user = &state;
+  callback.call = [](void* user, const invar_progress* event) -> int32_t {
+    auto* to = static_cast<State*>(user);
+    EXPECT_STREQ(event->stage, "export");
+    to->notes += event->kind == INVAR_PROGRESS_NOTE;
+    if (event->kind == INVAR_PROGRESS_WORK) {
+      EXPECT_STREQ(event->unit, "elements");
+      EXPECT_LE(event->done, event->total);
+    }
+    return to->answer;
+  };
+  invar_bytes* report = nullptr;
+  invar_status* status =
+      invar_session_export(session.get(), request.data(), request.size(), nullptr, &callback, &report);
+  EXPECT_EQ(invar_status_code(status), INVAR_ABORTED);
+  EXPECT_EQ(invar_status_callback_value(status), 9);
+  invar_status_release(status);
+  EXPECT_FALSE(fs::exists(path));
+
+  invar_cancel* made = nullptr;
+  ASSERT_EQ(text_of(invar_cancel_create(runtime.get(), &made)), "ok");
+  const Owned<invar_cancel> cancel(made);
+  invar_cancel_request(made);
+  EXPECT_EQ(code_of(invar_session_export(session.get(), request.data(), request.size(), made, nullptr, &report)),
+            INVAR_CANCELLED);
+  EXPECT_FALSE(fs::exists(path));
+  // A session that cannot be made because it is cancelled.
+  const std::string text = library_driven("never");
+  invar_session* none = session.get();
+  EXPECT_EQ(code_of(invar_session_create(runtime.get(), text.data(), text.size(), made, nullptr, &none)),
+            INVAR_CANCELLED);
+  EXPECT_EQ(none, nullptr);
+
+  state.answer = state.notes = 0;
+  ASSERT_EQ(text_of(invar_session_export(session.get(), request.data(), request.size(), nullptr, &callback, &report)),
+            "ok");
+  const Owned<invar_bytes> owner(report);
+  EXPECT_EQ(state.notes, 1);
+  EXPECT_TRUE(fs::exists(path + "/config.json"));
 }
 
 TEST_F(SessionTest, CancelledRunsSaveAndGoOn) {

@@ -90,16 +90,20 @@ Result<ShardPlan> write_model_files(FileSystem& files, const std::string& folder
         const DType dtype = chunk.tensor->dtype;
         buffer.values.resize(kChunk);
         INVAR_TRY(chunk.tensor->read(chunk.first, chunk.count, buffer.values.data()));
-        if (dtype == DType::kF32) {
-          return writer.write(chunk.tensor->name, chunk.first * 4,
-                              std::as_bytes(std::span(buffer.values).first(static_cast<size_t>(chunk.count))));
+        std::span<const std::byte> bytes =
+            std::as_bytes(std::span(buffer.values).first(static_cast<size_t>(chunk.count)));
+        if (dtype != DType::kF32) {
+          buffer.bytes.resize(static_cast<size_t>(bytes_of(dtype, chunk.count)));
+          if (!convert_from_f32(dtype, buffer.values.data(), buffer.bytes.data(), chunk.count)) {
+            return Error(
+                Code::kInvalidArgument, "tensor.bad_dtype",
+                cat("tensor ", in_quotes(chunk.tensor->name), ": numbers cannot be stored as ", name_of(dtype)));
+          }
+          bytes = buffer.bytes;
         }
-        buffer.bytes.resize(static_cast<size_t>(bytes_of(dtype, chunk.count)));
-        if (!convert_from_f32(dtype, buffer.values.data(), buffer.bytes.data(), chunk.count)) {
-          return Error(Code::kInvalidArgument, "tensor.bad_dtype",
-                       cat("tensor ", in_quotes(chunk.tensor->name), ": numbers cannot be stored as ", name_of(dtype)));
-        }
-        return writer.write(chunk.tensor->name, bytes_of(dtype, chunk.first), buffer.bytes);
+        INVAR_TRY(writer.write(chunk.tensor->name, bytes_of(dtype, chunk.first), bytes));
+        if (options.on_written) options.on_written(chunk.count);
+        return {};
       }));
   INVAR_TRY(writer.finish(options.durable));
   if (!model.config.empty()) {

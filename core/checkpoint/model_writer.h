@@ -74,8 +74,9 @@ struct ModelFolder {
 struct ModelWriteOptions {
   int64_t max_shard_bytes = 5'000'000'000;  // 0: one file
   bool durable = true;
-  ThreadPool* pool = nullptr;          // null: the calling thread
-  const CancelFlag* cancel = nullptr;  // checked between chunks
+  ThreadPool* pool = nullptr;                             // null: the calling thread
+  const CancelFlag* cancel = nullptr;                     // checked between chunks
+  std::function<void(int64_t elements)> on_written = {};  // after each chunk, from any thread of the pool
 };
 
 // Makes `target` (which must not exist or be an empty folder) appear complete.

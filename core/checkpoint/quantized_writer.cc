@@ -78,7 +78,9 @@ class MatrixQuantizer {
       for (const Sums& sum : sums) tensor_amax_ = std::max(tensor_amax_, sum.amax);
     }
     INVAR_TRY(run_chunks(write.pool, write.cancel, units(), [&](int64_t unit, int worker) -> Status {
-      return quantize(unit, workers[static_cast<size_t>(worker)], sums[static_cast<size_t>(unit)], writer);
+      INVAR_TRY(quantize(unit, workers[static_cast<size_t>(worker)], sums[static_cast<size_t>(unit)], writer));
+      if (write.on_written) write.on_written(count_of(unit));
+      return {};
     }));
     if (options_.layout == Fp8Layout::kTensor) {
       INVAR_TRY(write_scales(writer, 0, {scale_inv_of(tensor_amax_, options_)}));
@@ -206,7 +208,9 @@ Status copy_tensor(const ModelTensor& tensor, ModelWriter& writer, const ModelWr
       return Error(Code::kInvalidArgument, "tensor.bad_dtype",
                    cat("tensor ", in_quotes(tensor.name), ": numbers cannot be stored as ", name_of(tensor.dtype)));
     }
-    return writer.write(tensor.name, bytes_of(tensor.dtype, first), bytes);
+    INVAR_TRY(writer.write(tensor.name, bytes_of(tensor.dtype, first), bytes));
+    if (write.on_written) write.on_written(length);
+    return {};
   });
 }
 

@@ -72,7 +72,8 @@ Result<TrainingSnapshot> snapshot_of(const Learner& learner, const Progress& pro
   return snapshot;
 }
 
-Result<RestoredRun> restore_checkpoint(FileSystem& files, const std::string& folder, Learner* learner) {
+Result<RestoredRun> restore_checkpoint(FileSystem& files, const std::string& folder, Learner* learner,
+                                       const CancelFlag* cancel) {
   INVAR_ASSIGN(const auto checkpoint, TrainingCheckpoint::open(files, folder));
   const TrainingManifest& manifest = checkpoint.manifest();
   const auto state = [&](const char* name) -> std::string {
@@ -91,6 +92,7 @@ Result<RestoredRun> restore_checkpoint(FileSystem& files, const std::string& fol
   for (size_t i = 0; i < parameters.size(); ++i) {
     const std::array<float*, 3> targets = {learner->master(i), learner->m(i), learner->v(i)};
     for (size_t k = 0; k < kKinds.size(); ++k) {
+      INVAR_TRY(check_cancel(cancel));
       const std::span<float> values(targets[k], static_cast<size_t>(parameters[i].count));
       INVAR_TRY(checkpoint.read(parameters[i].spec.name, kKinds[k], 0, DType::kF32, std::as_writable_bytes(values)));
     }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/cancel.h"
 #include "core/base/file.h"
 #include "core/base/status.h"
 #include "core/checkpoint/side_files.h"
@@ -25,7 +26,8 @@ struct RestoredRun {
   v1::TrainConfig config;  // of the run that wrote the checkpoint
 };
 // Fills the learner's masters, moments and step count from `folder`. "checkpoint.shape_mismatch" names the first
-// parameter that differs; the learner is then as it was.
-Result<RestoredRun> restore_checkpoint(FileSystem& files, const std::string& folder, Learner* learner);
+// parameter that differs; the learner is then as it was. After any other failure, or cancelled, it is of no use.
+Result<RestoredRun> restore_checkpoint(FileSystem& files, const std::string& folder, Learner* learner,
+                                       const CancelFlag* cancel);
 
 }  // namespace invar

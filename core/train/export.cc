@@ -1,5 +1,6 @@
 #include "core/train/export.h"
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 
@@ -47,14 +48,19 @@ Result<v1::ExportReport> write(ModelFolder folder, const ModelShape& shape, cons
   const auto start = Clock::now();
   const DType stored = stored_dtype(config.target());
   INVAR_ASSIGN(folder.config, write_model_config(shape, torch_name(stored)));
-  int64_t plain_bytes = 0;
+  int64_t plain_bytes = 0, elements = 0;
   for (ModelTensor& tensor : folder.tensors) {
     tensor.dtype = stored;
     int64_t count = 1;
     for (const int64_t size : tensor.shape) count *= size;
     plain_bytes += bytes_of(stored, count);
+    elements += config.bf16_copy() ? 2 * count : count;
   }
-  const ModelWriteOptions options{.pool = environment.pool, .cancel = environment.cancel};
+  std::atomic<int64_t> done{0};
+  ModelWriteOptions options{.pool = environment.pool, .cancel = environment.cancel};
+  if (environment.progress) {
+    options.on_written = [&](int64_t count) { environment.progress(done += count, elements); };
+  }
   v1::ExportReport report;
   report.set_destination(config.destination());
   report.set_target(config.target());

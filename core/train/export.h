@@ -2,6 +2,7 @@
 // Thread rule: functions; the cancel flag may be set from anywhere.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,6 +21,8 @@ struct ExportEnvironment {
   FileSystem* files = nullptr;
   ThreadPool* pool = nullptr;  // null: the calling thread
   const CancelFlag* cancel = nullptr;
+  // Elements written of all that will be, from any thread of the pool.
+  std::function<void(int64_t done, int64_t total)> progress = {};
 };
 
 // config.source: a training checkpoint or the folder of a run, whose newest checkpoint is taken. Everything is made

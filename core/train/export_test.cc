@@ -96,6 +96,39 @@ TEST_F(ExportTest, EveryFp8LayoutDeclaresItselfAndStoresCodes) {
   }
 }
 
+TEST_F(ExportTest, ProgressReachesTheEndAndACancelledExportLeavesNothing) {
+  for (const v1::TargetFormat target : {v1::TARGET_FORMAT_BF16, v1::TARGET_FORMAT_FP8_BLOCK}) {
+    const bool copy = target == v1::TARGET_FORMAT_FP8_BLOCK;
+    v1::ExportConfig config;
+    config.set_source("/run");
+    config.set_target(target);
+    config.set_bf16_copy(copy);
+    config.set_destination("/whole-" + target_name(target));
+    int64_t last = 0, all = 0;
+    const auto watch = [&](int64_t done, int64_t total) {
+      EXPECT_GT(done, last);
+      last = done;
+      all = total;
+    };
+    ASSERT_TRUE(export_checkpoint(config::with_defaults(config), {.files = &files, .progress = watch}).ok());
+    EXPECT_EQ(last, all);
+    EXPECT_EQ(all, (copy ? 2 : 1) * report.parameters());
+
+    const auto before = files.snapshot();
+    config.set_destination("/stopped");
+    for (const int64_t at : {int64_t{1}, all / 2}) {
+      CancelFlag cancel;
+      const auto stop = [&](int64_t done, int64_t) {
+        if (done >= at) cancel.cancel();
+      };
+      const auto stopped =
+          export_checkpoint(config::with_defaults(config), {.files = &files, .cancel = &cancel, .progress = stop});
+      EXPECT_EQ(stopped.status().code(), Code::kCancelled);
+      EXPECT_TRUE(files.snapshot() == before) << at;
+    }
+  }
+}
+
 TEST_F(ExportTest, BadRequestsAreNamed) {
   files.put("/full/x", "y");
   EXPECT_EQ(run(v1::TARGET_FORMAT_BF16, "/full").status().reason(), "output.not_empty");

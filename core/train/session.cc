@@ -58,7 +58,8 @@ Status check_lengths(const v1::TrainConfig& config, const ModelShape& shape) {
 Session::Session() : state_(std::make_unique<State>()) {}
 Session::~Session() = default;
 
-Result<std::unique_ptr<Session>> Session::create(const v1::TrainConfig& given, const SessionEnvironment& environment) {
+Result<std::unique_ptr<Session>> Session::create(const v1::TrainConfig& given, const SessionEnvironment& environment,
+                                                 const CancelFlag* cancel) {
   INVAR_TRY(config::check(given));
   auto session = std::unique_ptr<Session>(new Session);
   State& state = *session->state_;
@@ -83,18 +84,19 @@ Result<std::unique_ptr<Session>> Session::create(const v1::TrainConfig& given, c
   std::string checkpoint;
   if (!config.output().empty()) INVAR_TRY(state.open_output(&checkpoint));
   if (library_driven) {
-    INVAR_ASSIGN(state.data, training_data_of(config.data(), *state.tokenizer, shape.vocab, *state.files, nullptr));
+    INVAR_ASSIGN(state.data, training_data_of(config.data(), *state.tokenizer, shape.vocab, *state.files, cancel));
     state.source.emplace(state.data.training,
                          OrderOptions{.shuffle = config.data().shuffle(), .seed = config.data().shuffle_seed()});
     state.progress.data_digest = state.data.digest;
   }
+  INVAR_TRY(check_cancel(cancel));
   INVAR_ASSIGN(state.learner, make_learner(config, shape, state.pool, environment));
   state.schedule = schedule_of(config.optimizer(), config.schedule(), config.steps());
   state.ladder = std::make_unique<PrecisionLadder>(ladder_options_of(config.precision(), config.steps()));
   if (!checkpoint.empty()) {
-    INVAR_TRY(state.resume_from(checkpoint));
+    INVAR_TRY(state.resume_from(checkpoint, cancel));
   } else {
-    INVAR_TRY(load_first_weights(config.model(), config.seed(), state.pool, *state.files, state.learner.get()));
+    INVAR_TRY(load_first_weights(config.model(), config.seed(), state.pool, *state.files, state.learner.get(), cancel));
     state.progress.spans.push_back({state.ladder->recipe(), 1, 0, "start"});
   }
   INVAR_TRY(state.learner->model().use_recipe(state.ladder->recipe()));
@@ -114,8 +116,8 @@ Status Session::State::open_output(std::string* checkpoint) {
   return {};
 }
 
-Status Session::State::resume_from(const std::string& checkpoint) {
-  INVAR_ASSIGN(const RestoredRun run, restore_checkpoint(*files, checkpoint, learner.get()));
+Status Session::State::resume_from(const std::string& checkpoint, const CancelFlag* cancel) {
+  INVAR_ASSIGN(const RestoredRun run, restore_checkpoint(*files, checkpoint, learner.get(), cancel));
   const uint64_t digest = progress.data_digest;
   progress = run.progress;
   if (source) {
@@ -154,14 +156,15 @@ Status Session::save_to(const std::string& folder) { return state_->save_to(fold
 
 Status Session::resume(const std::string& folder) {
   INVAR_ASSIGN(const std::string checkpoint, resolve_checkpoint(*state_->files, folder));
-  INVAR_TRY(state_->resume_from(checkpoint));
+  INVAR_TRY(state_->resume_from(checkpoint, nullptr));
   return model().use_recipe(state_->ladder->recipe());
 }
 
-Result<v1::ExportReport> Session::export_to(const v1::ExportConfig& given, const CancelFlag* cancel) {
+Result<v1::ExportReport> Session::export_to(const v1::ExportConfig& given, const CancelFlag* cancel,
+                                            const std::function<void(int64_t done, int64_t total)>& progress) {
   State& state = *state_;
   return export_learner(*state.learner, state.side_files(), config::with_defaults(given),
-                        {.files = state.files, .pool = state.pool.get(), .cancel = cancel});
+                        {.files = state.files, .pool = state.pool.get(), .cancel = cancel, .progress = progress});
 }
 
 v1::TrainReport Session::report() const { return state_->report(/*cancelled=*/false); }

@@ -54,8 +54,9 @@ class Session {
  public:
   // Checks the whole config and its files before any work, makes or loads the model, and resumes when the config says
   // so. Without data.paths the session is host-driven: train() and evaluate() are then FAILED_PRECONDITION. Without
-  // output nothing is written: no metrics, no checkpoints.
-  static Result<std::unique_ptr<Session>> create(const v1::TrainConfig& config, const SessionEnvironment& environment);
+  // output nothing is written: no metrics, no checkpoints. Cancelled: the output folder is as it was, or empty.
+  static Result<std::unique_ptr<Session>> create(const v1::TrainConfig& config, const SessionEnvironment& environment,
+                                                 const CancelFlag* cancel = nullptr);
   ~Session();
 
   // Runs to config.steps. Cancelled: saves a checkpoint (when there is an output), and the report says so.
@@ -80,8 +81,10 @@ class Session {
   Result<std::string> save();
   // Writes one to `folder`, which must not exist or be empty.
   Status save_to(const std::string& folder);
-  // The weights as they are now, as a serving folder; config.source is not read.
-  Result<v1::ExportReport> export_to(const v1::ExportConfig& config, const CancelFlag* cancel);
+  // The weights as they are now, as a serving folder; config.source is not read. progress: elements written, of all;
+  // from any thread of the pool.
+  Result<v1::ExportReport> export_to(const v1::ExportConfig& config, const CancelFlag* cancel,
+                                     const std::function<void(int64_t done, int64_t total)>& progress = {});
   // Continues from a training checkpoint of the same model: the next step is the one after it, bit for bit.
   Status resume(const std::string& folder);
 

@@ -48,7 +48,7 @@ struct Session::State {
   Clock::time_point window_start;
 
   Status open_output(std::string* checkpoint);
-  Status resume_from(const std::string& checkpoint);
+  Status resume_from(const std::string& checkpoint, const CancelFlag* cancel);
   Result<v1::StepMetrics> finish_step();
   Result<v1::EvalMetrics> evaluate(const CancelFlag* cancel);
   Result<std::string> save();

@@ -347,6 +347,51 @@ TEST_F(SessionTest, FullDiskKeepsTheOlderCheckpoint) {
   EXPECT_EQ(losses.size(), 2u);
 }
 
+// Sets a cancel flag when file number `at` is opened.
+class CancelsAtOpen : public FaultyFiles {
+ public:
+  CancelsAtOpen(FileSystem& below, int64_t at, CancelFlag* cancel)
+      : FaultyFiles(below, -1, false), at_(at), cancel_(cancel) {}
+  Result<std::unique_ptr<RandomAccessFile>> open(const std::string& path) override {
+    if (opened_++ == at_) cancel_->cancel();
+    return FaultyFiles::open(path);
+  }
+
+ private:
+  int64_t at_, opened_ = 0;
+  CancelFlag* cancel_;
+};
+
+TEST_F(SessionTest, CreationIsCancelledWhileTextAndStatesAreRead) {
+  v1::TrainConfig config = tiny_config(2);
+  train(config);
+  config.set_resume(v1::RESUME_MODE_ALWAYS);
+  const auto before = files.snapshot();
+  int cancelled = 0;
+  for (int64_t at = 0;; ++at) {
+    CancelFlag cancel;
+    CancelsAtOpen watched(files, at, &cancel);
+    const auto session = Session::create(config, {.pool = nullptr, .files = &watched, .log = {}}, &cancel);
+    if (!cancel.cancelled()) {
+      EXPECT_TRUE(session.ok()) << session.status().message();
+      break;
+    }
+    if (session.ok()) continue;  // nothing was left to stop
+    EXPECT_EQ(session.status().code(), Code::kCancelled) << session.status().message();
+    EXPECT_TRUE(files.snapshot() == before) << "open " << at;
+    ++cancelled;
+  }
+  EXPECT_GE(cancelled, 3) << "text, manifest and states";
+
+  config = tiny_config(2);
+  config.set_output("/fresh");
+  CancelFlag cancel;
+  cancel.cancel();
+  const auto session = Session::create(config, {.pool = nullptr, .files = &files, .log = {}}, &cancel);
+  EXPECT_EQ(session.status().code(), Code::kCancelled);
+  EXPECT_TRUE(files.list("/fresh")->empty());
+}
+
 // A child trains with a checkpoint at every step and is killed at a random moment; what it leaves must resume and end
 // like a run that nobody disturbed.
 TEST(KillTest, KilledRunResumesWithTheSameBits) {

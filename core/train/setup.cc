@@ -136,13 +136,15 @@ Result<ModelShape> shape_of(const v1::ModelConfig& config, const Tokenizer* toke
 }
 
 Status load_first_weights(const v1::ModelConfig& config, uint64_t seed, std::shared_ptr<ThreadPool> pool,
-                          FileSystem& files, Learner* learner) {
+                          FileSystem& files, Learner* learner, const CancelFlag* cancel) {
   if (config.path().empty()) {
     RandomWeights source(seed, std::move(pool), static_cast<float>(config.initializer_range()));
-    return learner->load(source);
+    CancellableWeights stoppable(source, cancel);
+    return learner->load(stoppable);
   }
   INVAR_ASSIGN(auto source, QuantizedWeights::open(files, config.path(), learner->model().shape()));
-  return learner->load(*source);
+  CancellableWeights stoppable(*source, cancel);
+  return learner->load(stoppable);
 }
 
 Result<TrainingData> training_data_of(const v1::DataConfig& config, const Tokenizer& tokenizer, int64_t vocab,

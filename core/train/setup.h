@@ -37,7 +37,7 @@ class Learner;
 
 // Random weights by the seed, or those of model.path; FP8 folders are decoded.
 Status load_first_weights(const v1::ModelConfig& config, uint64_t seed, std::shared_ptr<ThreadPool> pool,
-                          FileSystem& files, Learner* learner);
+                          FileSystem& files, Learner* learner, const CancelFlag* cancel);
 
 struct TrainingData {
   std::shared_ptr<const Sequences> training;    // with the held-out tail, unless `evaluation` has its own files

@@ -501,7 +501,8 @@ typedef struct invar_loss {
   { (uint32_t)sizeof(invar_loss), 0, 0, 0 }
 
 /* config: TrainConfig, copied. session: owned. The model is made or loaded; with resume in the config the newest
- * checkpoint of the output folder is loaded. A host-driven session needs neither data.paths nor output. Since 0.1. */
+ * checkpoint of the output folder is loaded. A host-driven session needs neither data.paths nor output. Cancelled
+ * while text is read or weights are loaded: the output folder is left as it was, or empty. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_session_create(invar_runtime* runtime, const void* config,
                                                             size_t config_size, invar_cancel* cancel,
                                                             const invar_progress_callback* progress,
@@ -545,10 +546,12 @@ INVAR_API INVAR_MUST_USE invar_status* invar_session_save(invar_session* session
 /* Loads a training checkpoint; the run continues bit for bit. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_session_resume(invar_session* session, const char* path,
                                                             size_t path_size) INVAR_NOEXCEPT;
-/* ExportConfig (its source field is not read) to ExportReport: a serving folder of the weights as they are now. Since
- * 0.1. */
+/* ExportConfig (its source field is not read) to ExportReport: a serving folder of the weights as they are now. A call
+ * that fails or is cancelled leaves no folder. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_session_export(invar_session* session, const void* config,
-                                                            size_t config_size, invar_bytes** report) INVAR_NOEXCEPT;
+                                                            size_t config_size, invar_cancel* cancel,
+                                                            const invar_progress_callback* progress,
+                                                            invar_bytes** report) INVAR_NOEXCEPT;
 INVAR_API void invar_session_release(invar_session* session) INVAR_NOEXCEPT;
 
 /* ---- Tensors -------------------------------------------------------------------------------------------------------

@@ -101,8 +101,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const v1::LoadConfig& con
   INVAR_ASSIGN(auto weights, QuantizedWeights::open(files, config.path(), shape));
   INVAR_TRY(check_cancel(environment.cancel));
   INVAR_ASSIGN(loaded->model_, Model::create(std::move(device), shape, options));
-  INVAR_TRY(loaded->model_->load(*weights));
-  INVAR_TRY(check_cancel(environment.cancel));
+  CancellableWeights stoppable(*weights, environment.cancel);
+  INVAR_TRY(loaded->model_->load(stoppable));
   return loaded;
 }
 
