@@ -313,12 +313,13 @@ void Conversion::report_tensor(const Output& output) {
   line.set_underflows(stats.underflows);
   line.set_amax(stats.amax);
   if (!plan.quantized()) return;
-  line.set_nan_codes(stats.codes.not_finite);
+  const int64_t not_finite = stats.codes.nan + stats.codes.infinite;
+  line.set_nan_codes(not_finite);
   line.set_zero_codes(stats.codes.zero);
   line.set_saturated_codes(stats.codes.saturated);
   line.set_reencode_checked(stats.reencode_checked);
   line.set_reencode_mismatched(stats.reencode_mismatched);
-  report_.set_nan_codes(report_.nan_codes() + stats.codes.not_finite);
+  report_.set_nan_codes(report_.nan_codes() + not_finite);
   report_.set_reencode_checked(report_.reencode_checked() + stats.reencode_checked);
   report_.set_reencode_mismatched(report_.reencode_mismatched() + stats.reencode_mismatched);
   const auto warn = [&](std::string_view reason, std::string text) {
@@ -332,7 +333,7 @@ void Conversion::report_tensor(const Output& output) {
                                             ", more than weights have; if it is the quantiser's scale and not its "
                                             "inverse, state --assume scale=divides"));
   }
-  if (stats.codes.not_finite > 0) warn("checkpoint.nan_code", cat(stats.codes.not_finite, " codes are not finite"));
+  if (not_finite > 0) warn("checkpoint.nan_code", cat(not_finite, " codes are not finite"));
   if (stats.overflows > 0)
     warn("checkpoint.overflow", cat(stats.overflows, " results are beyond ", name_of(output.dtype)));
   if (stats.underflows > 0)
@@ -350,8 +351,8 @@ void Conversion::find_oddities() {
   constexpr uint32_t kCode448 = 0x7E, kCode240 = 0x77;
   for (const Output& output : outputs_) {
     if (output.plan->code_dtype != DType::kE4M3FN || element_count(output.plan->shape) < 4096) continue;
-    if (output.stats.codes.largest == kCode448) ++full;
-    if (output.stats.codes.largest == kCode240) ++at_240;
+    if (output.stats.codes.max_magnitude == kCode448) ++full;
+    if (output.stats.codes.max_magnitude == kCode240) ++at_240;
   }
   if (at_240 >= 2 && full == 0) {
     report_.add_warnings(

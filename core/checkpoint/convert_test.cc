@@ -379,8 +379,13 @@ TEST_F(Conversion, DiffMeasuresTheRoundingOfAConversion) {
   EXPECT_LE(report->tensors(0).max_rel(), 0x1p-8);
   EXPECT_GT(report->tensors(0).sqnr_db(), 52);
   EXPECT_LT(report->tensors(0).sqnr_db(), 60);
+  EXPECT_EQ(report->tensors(0).difference(), "value");
+  EXPECT_EQ(report->first_different(), "l.q_proj.weight");
   config.set_tolerance(0.01);
-  EXPECT_TRUE(diff(config, {files_, pool_})->identical());
+  const auto tolerant = diff(config, {files_, pool_});
+  EXPECT_TRUE(tolerant->identical());
+  EXPECT_FALSE(tolerant->has_first_different());
+  EXPECT_EQ(tolerant->tensors(0).difference(), "within_tolerance");
   config.clear_tolerance();
   config.set_b("/in");
   EXPECT_TRUE(diff(config, {files_, pool_})->identical());
@@ -390,6 +395,65 @@ TEST_F(Conversion, DiffMeasuresTheRoundingOfAConversion) {
   ASSERT_TRUE(stored.ok());
   ASSERT_EQ(stored->only_in_a_size(), 1);
   EXPECT_EQ(stored->only_in_a(0), "l.q_proj.weight_scale_inv");
+}
+
+TEST_F(Conversion, DiffTellsShapesNamesAndDtypesFromValues) {
+  const std::vector<std::byte> bytes(24);
+  TestCheckpoint a, b;
+  a.add("same", DType::kF32, {2, 3}, bytes);
+  b.add("same", DType::kF32, {2, 3}, bytes);
+  a.add("turned", DType::kF32, {2, 3}, bytes);
+  b.add("turned", DType::kF32, {3, 2}, bytes);
+  a.add("stored", DType::kF32, {6}, bytes);
+  b.add("stored", DType::kF64, {6}, std::vector<std::byte>(48));
+  a.add("packed", DType::kE2M1, {48}, bytes);
+  b.add("packed", DType::kF32, {48}, std::vector<std::byte>(192));
+  std::vector<float> numbers = {1, 2, 3, 4, 5, 6};
+  a.add_f32("values", {2, 3}, numbers);
+  numbers[4] = 5.5f;
+  numbers[5] = 7;
+  b.add_f32("values", {2, 3}, numbers);
+  std::vector<std::byte> codes = bytes;
+  a.add("codes", DType::kE2M1, {2, 24}, codes);
+  codes[12] = std::byte{0x31};  // elements 24 and 25: [1, 0] and [1, 1]
+  b.add("codes", DType::kE2M1, {2, 24}, codes);
+  a.add("zz_only_a", DType::kF32, {6}, bytes);
+  b.add("zz_only_b", DType::kF32, {6}, bytes);
+  a.write(files_, "/a", "");
+  b.write(files_, "/b", "");
+  v1::DiffConfig config;
+  config.set_a("/a");
+  config.set_b("/b");
+  const auto report = diff(config, {files_, pool_});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_FALSE(report->identical());
+  EXPECT_EQ(report->first_different(), "codes");
+  EXPECT_EQ(report->compared(), 6);
+  EXPECT_EQ(report->equal(), 2);
+  ASSERT_EQ(report->only_in_a_size(), 1);
+  ASSERT_EQ(report->only_in_b_size(), 1);
+  EXPECT_EQ(report->only_in_a(0), "zz_only_a");
+  EXPECT_EQ(report->only_in_b(0), "zz_only_b");
+  std::map<std::string, v1::TensorDiff> lines;
+  for (const auto& line : report->tensors()) lines[line.name()] = line;
+  EXPECT_EQ(lines.count("same"), 0u);
+  EXPECT_EQ(lines["stored"].difference(), "stored_as");
+  for (const char* name : {"turned", "packed"}) {
+    const v1::TensorDiff& line = lines[name];
+    EXPECT_EQ(line.difference(), line.name() == "turned" ? "shape" : "dtype");
+    EXPECT_FALSE(line.has_different() || line.has_max_abs() || line.has_max_rel() || line.has_sqnr_db()) << name;
+  }
+  EXPECT_EQ(lines["turned"].shape_b(0), 3);
+  EXPECT_EQ(lines["values"].different(), 2);
+  ASSERT_EQ(lines["values"].first_at_size(), 2);
+  EXPECT_EQ(lines["values"].first_at(0), 1);
+  EXPECT_EQ(lines["values"].first_at(1), 1);
+  EXPECT_EQ(lines["values"].first_a(), 5);
+  EXPECT_EQ(lines["values"].first_b(), 5.5);
+  EXPECT_EQ(lines["codes"].different(), 2);
+  EXPECT_EQ(lines["codes"].first_at(0), 1);
+  EXPECT_EQ(lines["codes"].first_at(1), 0);
+  EXPECT_FALSE(lines["codes"].has_max_abs());
 }
 
 // On the operating system's files: what another process or a kill can do.

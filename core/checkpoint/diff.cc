@@ -19,10 +19,22 @@ namespace {
 
 // What two runs of values have between them. Sums are added in the order of the runs.
 struct Distance {
-  int64_t different = 0;
+  int64_t different = 0, first = -1;  // first: the lowest differing element
+  double first_a = 0, first_b = 0;
   double max_abs = 0, max_rel = 0, amax = 0, signal = 0, noise = 0;
 
+  void note(int64_t element, double a, double b) {
+    if (different++ > 0) return;
+    first = element;
+    first_a = a;
+    first_b = b;
+  }
   void add(const Distance& other) {
+    if (first < 0) {
+      first = other.first;
+      first_a = other.first_a;
+      first_b = other.first_b;
+    }
     different += other.different;
     max_abs = std::max(max_abs, other.max_abs);
     max_rel = std::max(max_rel, other.max_rel);
@@ -60,11 +72,22 @@ struct Side {
   }
 };
 
+// How a tensor of both is compared.
+enum class Way { kNone, kBytes, kValues };  // none: shapes or dtypes do not allow it
+
 struct Pair {
   const TensorPlan *a, *b;
-  bool by_bytes = false;
+  Way way = Way::kNone;
   std::vector<Distance> parts;
+
+  bool same_shape() const { return a->shape == b->shape; }
+  bool same_dtype() const { return a->source->dtype == b->source->dtype; }
 };
+
+bool has_numbers(const TensorPlan& plan) {
+  const DType dtype = plan.source->dtype;
+  return bits_of(dtype) >= 8 && dtype != DType::kC64;
+}
 
 struct Piece {
   Pair* pair;
@@ -105,6 +128,13 @@ class Difference {
     return config_.names().empty() || glob_match(config_.names(), plan.name);
   }
 
+  // Numbers where both have them; the stored elements of packed formats, and of everything when nothing is decoded.
+  Way way_of(const TensorPlan& a, const TensorPlan& b) const {
+    if (a.shape != b.shape) return Way::kNone;
+    if (config_.decode() && has_numbers(a) && has_numbers(b)) return Way::kValues;
+    return a.source->dtype == b.source->dtype ? Way::kBytes : Way::kNone;
+  }
+
   void match() {
     size_t i = 0, k = 0;
     while (i < a_.plans.size() || k < b_.plans.size()) {
@@ -117,7 +147,7 @@ class Difference {
         if (wanted(*b)) report_.add_only_in_b(b->name);
         ++k;
       } else {
-        if (wanted(*a)) pairs_.push_back(Pair{a, b, false, {}});
+        if (wanted(*a)) pairs_.push_back(Pair{a, b, way_of(*a, *b), {}});
         ++i;
         ++k;
       }
@@ -127,16 +157,10 @@ class Difference {
   Status compare() {
     std::vector<Piece> pieces;
     for (Pair& pair : pairs_) {
-      if (pair.a->shape != pair.b->shape) continue;
-      const DType da = pair.a->source->dtype, db = pair.b->source->dtype;
-      if (!config_.decode() && da != db) continue;
-      // Numbers where both have them; bytes for packed formats.
-      const bool numbers = bits_of(da) >= 8 && bits_of(db) >= 8 && da != DType::kC64 && db != DType::kC64;
-      pair.by_bytes = !config_.decode() || !numbers;
-      if (pair.by_bytes && da != db) continue;
-      const int64_t units = pair.by_bytes ? pair.a->source->byte_size() : element_count(pair.a->shape);
-      for (int64_t first = 0; first < units; first += kTileElements) {
-        pieces.push_back({&pair, pair.parts.size(), first, std::min(kTileElements, units - first)});
+      if (pair.way == Way::kNone) continue;
+      const int64_t elements = element_count(pair.a->shape);
+      for (int64_t first = 0; first < elements; first += kTileElements) {
+        pieces.push_back({&pair, pair.parts.size(), first, std::min(kTileElements, elements - first)});
         pair.parts.emplace_back();
       }
     }
@@ -148,30 +172,42 @@ class Difference {
     std::mutex mutex;
     int64_t done = 0, total = 0;
     for (const Piece& piece : pieces) total += piece_bytes(piece);
-    return run_pieces(context_.pool, workers, static_cast<int64_t>(pieces.size()), context_.cancel,
-                      [&](int64_t index, int worker) -> Status {
-                        const Piece& piece = pieces[static_cast<size_t>(index)];
-                        Buffers& own = *buffers[static_cast<size_t>(worker)];
-                        INVAR_TRY(piece.pair->by_bytes ? compare_bytes(piece, own) : compare_values(piece, own));
-                        if (!context_.progress) return {};
-                        std::lock_guard lock(mutex);
-                        context_.progress(done += piece_bytes(piece), total);
-                        return {};
-                      });
+    return run_pieces(
+        context_.pool, workers, static_cast<int64_t>(pieces.size()), context_.cancel,
+        [&](int64_t index, int worker) -> Status {
+          const Piece& piece = pieces[static_cast<size_t>(index)];
+          Buffers& own = *buffers[static_cast<size_t>(worker)];
+          INVAR_TRY(piece.pair->way == Way::kBytes ? compare_bytes(piece, own) : compare_values(piece, own));
+          if (!context_.progress) return {};
+          std::lock_guard lock(mutex);
+          context_.progress(done += piece_bytes(piece), total);
+          return {};
+        });
   }
 
   // Of the first checkpoint.
-  static int64_t piece_bytes(const Piece& piece) {
-    return piece.pair->by_bytes ? piece.count : piece.pair->a->stored_bytes(piece.count);
-  }
+  static int64_t piece_bytes(const Piece& piece) { return piece.pair->a->stored_bytes(piece.count); }
 
+  // Elements of one dtype, bit for bit; pieces begin on whole bytes.
   Status compare_bytes(const Piece& piece, Buffers& buffers) {
-    buffers.bytes_a.resize(static_cast<size_t>(piece.count));
-    buffers.bytes_b.resize(static_cast<size_t>(piece.count));
-    INVAR_TRY(a_.folder->read(*piece.pair->a->source, piece.first, buffers.bytes_a));
-    INVAR_TRY(b_.folder->read(*piece.pair->b->source, piece.first, buffers.bytes_b));
+    const DType dtype = piece.pair->a->source->dtype;
+    const int64_t bits = bits_of(dtype), begin = bytes_of(dtype, piece.first);
+    buffers.bytes_a.resize(static_cast<size_t>(bytes_of(dtype, piece.count)));
+    buffers.bytes_b.resize(buffers.bytes_a.size());
+    INVAR_TRY(a_.folder->read(*piece.pair->a->source, begin, buffers.bytes_a));
+    INVAR_TRY(b_.folder->read(*piece.pair->b->source, begin, buffers.bytes_b));
     Distance& part = piece.pair->parts[piece.index];
-    for (size_t i = 0; i < buffers.bytes_a.size(); ++i) part.different += buffers.bytes_a[i] != buffers.bytes_b[i];
+    int64_t counted = -1;  // an element is counted once, however many of its bytes differ
+    for (int64_t i = 0; i < static_cast<int64_t>(buffers.bytes_a.size()); ++i) {
+      const auto changed =
+          static_cast<uint8_t>(buffers.bytes_a[static_cast<size_t>(i)] ^ buffers.bytes_b[static_cast<size_t>(i)]);
+      for (int bit = 0; changed >> bit != 0; ++bit) {
+        const int64_t element = (8 * i + bit) / bits;
+        if ((changed >> bit & 1) == 0 || element == counted) continue;
+        counted = element;
+        part.note(piece.first + element, 0, 0);
+      }
+    }
     return {};
   }
 
@@ -190,7 +226,7 @@ class Difference {
         }
         continue;
       }
-      ++part.different;
+      part.note(piece.first + static_cast<int64_t>(i), x, y);
       const double error = std::fabs(x - y);
       if (!std::isfinite(error)) {
         part.max_abs = part.max_rel = part.noise = std::numeric_limits<double>::infinity();
@@ -206,38 +242,67 @@ class Difference {
     return {};
   }
 
+  // The word of TensorDiff.difference; empty when nothing differs.
+  std::string difference_of(const Pair& pair, const Distance& all) const {
+    if (!pair.same_shape()) return "shape";
+    if (pair.way == Way::kNone) return "dtype";
+    if (all.different == 0) return pair.same_dtype() ? "" : "stored_as";
+    const bool within =
+        pair.way == Way::kValues && config_.tolerance() > 0 && all.max_abs <= config_.tolerance() * all.amax;
+    return within ? "within_tolerance" : "value";
+  }
+
   void summarise() {
-    bool identical = report_.only_in_a_size() == 0 && report_.only_in_b_size() == 0;
+    // Both lists of single tensors are sorted, as the pairs are.
+    std::string first;
+    const auto note_different = [&](const std::string& name) {
+      if (first.empty() || name < first) first = name;
+    };
+    if (report_.only_in_a_size() > 0) note_different(report_.only_in_a(0));
+    if (report_.only_in_b_size() > 0) note_different(report_.only_in_b(0));
+    bool identical = first.empty();
     int64_t equal = 0;
     for (const Pair& pair : pairs_) {
       Distance all;
       for (const Distance& part : pair.parts) all.add(part);
-      const bool same_shape = pair.a->shape == pair.b->shape;
-      const DType da = pair.a->source->dtype, db = pair.b->source->dtype;
-      const bool compared = same_shape && (da == db || (config_.decode() && !pair.by_bytes));
-      const bool within = compared && (all.different == 0 || (!pair.by_bytes && config_.tolerance() > 0 &&
-                                                              all.max_abs <= config_.tolerance() * all.amax));
-      identical = identical && within;
-      equal += within;
-      if (within && all.different == 0 && da == db) continue;
-      v1::TensorDiff& line = *report_.add_tensors();
-      line.set_name(pair.a->name);
-      line.set_dtype_a(static_cast<v1::DType>(da));
-      line.set_dtype_b(static_cast<v1::DType>(db));
-      for (int64_t size : pair.a->shape) line.add_shape_a(size);
-      for (int64_t size : pair.b->shape) line.add_shape_b(size);
-      line.set_elements(element_count(pair.a->shape));
-      if (!compared) continue;
-      line.set_different(all.different);
-      if (pair.by_bytes) continue;
-      line.set_max_abs(all.max_abs);
-      line.set_max_rel(all.max_rel);
-      line.set_sqnr_db(all.noise == 0 ? std::numeric_limits<double>::infinity()
-                                      : 10 * std::log10(all.signal / all.noise));
+      const std::string difference = difference_of(pair, all);
+      const bool same = difference.empty() || difference == "stored_as" || difference == "within_tolerance";
+      equal += same;
+      if (!same) {
+        identical = false;
+        note_different(pair.a->name);
+      }
+      if (!difference.empty()) list(pair, difference, all);
     }
     report_.set_compared(static_cast<int64_t>(pairs_.size()));
     report_.set_equal(equal);
     report_.set_identical(identical);
+    if (!identical) report_.set_first_different(first);
+  }
+
+  void list(const Pair& pair, const std::string& difference, const Distance& all) {
+    v1::TensorDiff& line = *report_.add_tensors();
+    line.set_name(pair.a->name);
+    line.set_difference(difference);
+    line.set_dtype_a(static_cast<v1::DType>(pair.a->source->dtype));
+    line.set_dtype_b(static_cast<v1::DType>(pair.b->source->dtype));
+    for (int64_t size : pair.a->shape) line.add_shape_a(size);
+    for (int64_t size : pair.b->shape) line.add_shape_b(size);
+    line.set_elements(element_count(pair.a->shape));
+    if (pair.way == Way::kNone) return;
+    line.set_different(all.different);
+    if (all.first >= 0) {
+      for (int64_t index : position_of(pair.a->shape, all.first)) line.add_first_at(index);
+    }
+    if (pair.way == Way::kBytes) return;
+    if (all.first >= 0) {
+      line.set_first_a(all.first_a);
+      line.set_first_b(all.first_b);
+    }
+    line.set_max_abs(all.max_abs);
+    line.set_max_rel(all.max_rel);
+    line.set_sqnr_db(all.noise == 0 ? std::numeric_limits<double>::infinity()
+                                    : 10 * std::log10(all.signal / all.noise));
   }
 
   v1::DiffConfig config_;

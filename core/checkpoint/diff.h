@@ -6,8 +6,9 @@
 namespace invar {
 
 // With config.decode quantised tensors are compared by value and scales are no tensors of their own; without it the
-// stored bytes are compared. DiffReport::tensors lists what differs: other bytes or values, another shape, another
-// dtype. Tensors of equal value in different dtypes are listed with `different` 0 and do not spoil `identical`.
+// stored bytes are compared. DiffReport::tensors lists what differs, each with its kind: another shape, another dtype,
+// other values. Measures are there only where elements could be compared. Tensors of equal value in different dtypes
+// are listed with `different` 0 and do not spoil `identical`.
 Result<v1::DiffReport> diff(const v1::DiffConfig& config, const WorkContext& context);
 
 }  // namespace invar

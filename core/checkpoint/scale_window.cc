@@ -33,14 +33,18 @@ float widen(DType dtype, const std::byte* at) {
 
 }  // namespace
 
-std::string position_text(const std::vector<int64_t>& shape, int64_t flat) {
+std::vector<int64_t> position_of(const std::vector<int64_t>& shape, int64_t flat) {
   std::vector<int64_t> position(shape.size(), 0);
   for (size_t i = shape.size(); i-- > 0;) {
     if (shape[i] == 0) continue;
     position[i] = flat % shape[i];
     flat /= shape[i];
   }
-  return shape_text(position);
+  return position;
+}
+
+std::string position_text(const std::vector<int64_t>& shape, int64_t flat) {
+  return shape_text(position_of(shape, flat));
 }
 
 Status ScaleWindow::load(const CheckpointFolder& folder, const TensorPlan& plan, int64_t first, int64_t count) {
@@ -121,10 +125,6 @@ int64_t ScaleWindow::run(int64_t element, int64_t limit) const {
 
 std::string ScaleWindow::place_of(int64_t element) const {
   return term_ == nullptr ? "[]" : position_text(term_->tensor->shape, index_of(element));
-}
-
-void ScaleWindow::multiply(float unit) {
-  for (float& value : values_) value *= unit;
 }
 
 }  // namespace invar

@@ -42,9 +42,6 @@ class ScaleWindow {
   std::string place_of(int64_t element) const;
   const ScaleTerm* term() const { return term_; }
 
-  // Multiplies every scale by a power of two (CodeShape::unit); what the vector kernels want.
-  void multiply(float unit);
-
  private:
   int64_t index_of(int64_t element) const;
 
@@ -57,6 +54,8 @@ class ScaleWindow {
   float smallest_ = 1, largest_ = 1;
 };
 
+// The position of element `flat` in a tensor of this shape.
+std::vector<int64_t> position_of(const std::vector<int64_t>& shape, int64_t flat);
 // "[1, 2]": the position of element `flat` in a tensor of this shape; "[]" for a scalar.
 std::string position_text(const std::vector<int64_t>& shape, int64_t flat);
 

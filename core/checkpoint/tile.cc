@@ -6,10 +6,7 @@
 #include <cstring>
 
 #include "core/numerics/formats.h"
-
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
+#include "core/numerics/fp_mode.h"
 
 namespace invar {
 namespace {
@@ -18,6 +15,9 @@ namespace {
 constexpr uint8_t kE4M3OfE2M1[16] = {0x00, 0x30, 0x38, 0x3C, 0x40, 0x44, 0x48, 0x4C,
                                      0x80, 0xB0, 0xB8, 0xBC, 0xC0, 0xC4, 0xC8, 0xCC};
 constexpr uint8_t kE4M3Six = 0x4C;
+
+// With scales in here every product of a non-zero FP8 value is a normal number of FP32 and BF16.
+constexpr float kSmallestFastScale = 0x1p-100f, kLargestFastScale = 0x1p+100f;
 
 Status nan_error(const CheckpointFolder& folder, const TensorPlan& plan, int64_t element, uint8_t code) {
   constexpr char kHex[] = "0123456789ABCDEF";
@@ -58,26 +58,8 @@ float round_to_odd(double value) {
   return std::bit_cast<float>(bits | 1u);
 }
 
-FloatMode::FloatMode() {
-#if defined(__x86_64__)
-  saved_ = _mm_getcsr();
-  _mm_setcsr(0x1F80);  // all exceptions masked, nearest even, subnormals kept
-#else
-  saved_ = 0;
-#endif
-}
-
-FloatMode::~FloatMode() {
-#if defined(__x86_64__)
-  _mm_setcsr(saved_);
-#endif
-}
-
 void TileStats::add(const TileStats& other) {
-  codes.not_finite += other.codes.not_finite;
-  codes.zero += other.codes.zero;
-  codes.saturated += other.codes.saturated;
-  codes.largest = std::max(codes.largest, other.codes.largest);
+  codes.merge(other.codes);
   overflows += other.overflows;
   underflows += other.underflows;
   reencode_checked += other.reencode_checked;
@@ -100,7 +82,7 @@ void unpack_fp4(std::span<const std::byte> packed, uint8_t* e4m3) {
 std::string tile_checksum(std::span<const uint64_t> digests) {
   uint64_t digest = digests.size() == 1
                         ? digests[0]
-                        : tile_kernels_portable()->hash(digests.data(), static_cast<int64_t>(digests.size() * 8));
+                        : tile_hash(digests.data(), static_cast<int64_t>(digests.size() * 8), CpuLevel::kPortable);
   std::string text(16, '0');
   for (int i = 15; i >= 0; --i, digest >>= 4) text[static_cast<size_t>(i)] = "0123456789abcdef"[digest & 15];
   return text;
@@ -117,12 +99,11 @@ float result_value(DType dtype, const std::byte* values, int64_t index) {
   return decode(dtype, bits);
 }
 
-Tile::Tile(const CheckpointFolder& folder, const TileOptions& options)
-    : folder_(folder), options_(options), kernels_(tile_kernels(options.level)) {}
+Tile::Tile(const CheckpointFolder& folder, const TileOptions& options) : folder_(folder), options_(options) {}
 
 Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> stored, std::byte* out,
                      TileStats* stats) {
-  const FloatMode mode;
+  const FpModeScope mode;
   const bool packed = plan.coding == Coding::kPackedFp4;
   const auto* bytes = reinterpret_cast<const uint8_t*>(stored.data());
   const int64_t n = static_cast<int64_t>(stored.size()) * (packed ? 2 : 1);
@@ -139,12 +120,11 @@ Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std:
     own.smallest_scale = scales_.smallest();
     own.largest_scale = scales_.largest();
   }
-  const CodeShape* shape = code_shape(dtype);
-  bool fast = shape != nullptr;
-  if (shape != nullptr) {
-    kernels_->count(bytes, n, shape, &own.codes);
-    fast = own.codes.not_finite == 0 && !options_.round_once && !scales_.has_zero() && !scales_.divides() &&
-           scales_.smallest() >= kSmallestFastScale && scales_.largest() <= kLargestFastScale;
+  bool fast = dtype != DType::kE8M0;
+  if (fast) {
+    count_codes(dtype, bytes, n, own.codes, options_.level);
+    fast = own.codes.nan + own.codes.infinite == 0 && !options_.round_once && !scales_.has_zero() &&
+           !scales_.divides() && scales_.smallest() >= kSmallestFastScale && scales_.largest() <= kLargestFastScale;
     // FP16 is narrow: a tile that may leave it is counted element by element.
     if (options_.target == DType::kF16) {
       fast = fast && min_subnormal(dtype) * scales_.smallest() >= 0x1p-24f &&
@@ -152,7 +132,7 @@ Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std:
     }
   }
   if (fast) {
-    convert_fast(*shape, scales_.unscaled() ? nullptr : &scales_.term()->grid, first, bytes, n, out);
+    convert_fast(dtype, first, bytes, n, out);
   } else {
     own.codes = {};
     INVAR_TRY(convert_scalar(plan, dtype, first, bytes, n, out, &own));
@@ -166,40 +146,29 @@ Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std:
   return {};
 }
 
-void Tile::convert_fast(const CodeShape& shape, const ScaleGrid* grid, int64_t first, const uint8_t* codes, int64_t n,
-                        std::byte* out) {
-  const int64_t width = options_.target == DType::kF32 ? 4 : 2;
-  const auto row = [&](const uint8_t* from, int64_t count, const float* scales, int64_t until, int64_t block,
-                       std::byte* to) {
-    switch (options_.target) {
-      case DType::kBF16:
-        kernels_->row_to_bf16(from, count, scales, until, block, shape.half_bits, reinterpret_cast<uint16_t*>(to));
-        break;
-      case DType::kF16:
-        kernels_->row_to_f16(from, count, scales, until, block, shape.half_bits, reinterpret_cast<uint16_t*>(to));
-        break;
-      default: kernels_->row_to_f32(from, count, scales, until, block, shape.half_bits, reinterpret_cast<float*>(to));
-    }
+void Tile::convert_fast(DType dtype, int64_t first, const uint8_t* codes, int64_t n, std::byte* out) const {
+  const auto row = [&](int64_t begin, int64_t count, const float* scales, int64_t until, int64_t block) {
+    std::byte* to = out + begin * (options_.target == DType::kF32 ? 4 : 2);
+    convert_fp8_row(dtype, codes + begin, options_.target, to, count, scales, until, block, options_.level);
   };
-  if (grid == nullptr) {
-    row(codes, n, &shape.unit, n, n, out);
+  if (scales_.unscaled()) {
+    const float one = 1;
+    row(0, n, &one, n, n);
     return;
   }
-  scales_.multiply(shape.unit);
-  if (grid->grid_rows == 1 && grid->grid_cols == 1 && grid->shared) {
-    row(codes, n, scales_.row(0), n, n, out);
-  } else {
-    for (int64_t done = 0; done < n;) {
-      const int64_t col = (first + done) % grid->cols;
-      const int64_t count = std::min(n - done, grid->cols - col);
-      const int64_t block = col / grid->block_cols;
-      const int64_t until = (block + 1) * grid->block_cols - col;
-      row(codes + done, count, scales_.row((first + done) / grid->cols) + (block - scales_.first_block()), until,
-          grid->block_cols, out + done * width);
-      done += count;
-    }
+  const ScaleGrid& grid = scales_.term()->grid;
+  if (grid.grid_rows == 1 && grid.grid_cols == 1 && grid.shared) {
+    row(0, n, scales_.row(0), n, n);
+    return;
   }
-  scales_.multiply(1 / shape.unit);
+  for (int64_t done = 0; done < n;) {
+    const int64_t col = (first + done) % grid.cols;
+    const int64_t count = std::min(n - done, grid.cols - col);
+    const int64_t block = col / grid.block_cols;
+    row(done, count, scales_.row((first + done) / grid.cols) + (block - scales_.first_block()),
+        (block + 1) * grid.block_cols - col, grid.block_cols);
+    done += count;
+  }
 }
 
 Status Tile::convert_scalar(const TensorPlan& plan, DType dtype, int64_t first, const uint8_t* codes, int64_t n,
@@ -218,11 +187,12 @@ Status Tile::convert_scalar(const TensorPlan& plan, DType dtype, int64_t first, 
     const uint32_t magnitude = code & format.magnitude_mask();
     if (!std::isfinite(value)) {
       if (!options_.keep_nan) return nan_error(folder_, plan, first + i, code);
-      ++stats->codes.not_finite;
+      ++(std::isnan(value) ? stats->codes.nan : stats->codes.infinite);
+    } else {
+      stats->codes.zero += value == 0;
+      stats->codes.saturated += magnitude == format.max_code;
+      stats->codes.max_magnitude = std::max(stats->codes.max_magnitude, magnitude);
     }
-    stats->codes.zero += value == 0;
-    stats->codes.saturated += magnitude == format.max_code;
-    stats->codes.largest = std::max(stats->codes.largest, magnitude);
     if (scale == 0 && value != 0) {
       return Error(
           Code::kDataLoss, "checkpoint.scale_zero",
@@ -256,17 +226,18 @@ void Tile::check_sample(const TensorPlan& plan, int64_t first, const uint8_t* co
 
 void Tile::note_largest(const std::byte* out, int64_t n, TileStats* stats) const {
   if (options_.target == DType::kF32) {
-    const uint32_t bits = kernels_->largest32(reinterpret_cast<const uint32_t*>(out), n);
+    const uint32_t bits = amax_bits_f32(reinterpret_cast<const float*>(out), n, options_.level);
     if (bits < 0x7F800000u) stats->amax = std::max<double>(stats->amax, std::bit_cast<float>(bits));
   } else {
-    const uint32_t bits = kernels_->largest16(reinterpret_cast<const uint16_t*>(out), n);
+    // The largest magnitude as an integer, of BF16 and F16 alike.
+    const uint32_t bits = amax_bits_bf16(reinterpret_cast<const uint16_t*>(out), n, options_.level) >> 16;
     const float value = decode(options_.target, bits);
     if (std::isfinite(value)) stats->amax = std::max<double>(stats->amax, value);
   }
 }
 
 void Tile::cast(DType from, std::span<const std::byte> values, std::byte* out, TileStats* stats) {
-  const FloatMode mode;
+  const FpModeScope mode;
   TileStats own;
   const int64_t n = static_cast<int64_t>(values.size()) / (bits_of(from) / 8);
   for (int64_t i = 0; i < n; ++i) {

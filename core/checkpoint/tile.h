@@ -4,9 +4,9 @@
 //   INVAR_TRY(tile.convert(plan, first, codes, out, &stats));
 //
 // The arithmetic: code -> FP32 by table, times the FP32 scale in FP32, rounded to nearest even to the target (or the
-// product in FP64 and one rounding). Vector kernels do the ordinary tiles; tiles with NaN codes, zero scales or scales
-// beyond 2^+-100 take the scalar path, which defines the result. The floating-point mode is set for the call and
-// restored: a host that flushes subnormals changes nothing.
+// product in FP64 and one rounding). The span codecs do the ordinary tiles; tiles with NaN codes, zero scales or scales
+// beyond 2^+-100 take the scalar path, which defines the result and counts what the target cannot hold. The
+// floating-point mode is set for the call and restored: a host that flushes subnormals changes nothing.
 // Thread rule: one Tile belongs to one thread.
 #pragma once
 
@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "core/checkpoint/scale_window.h"
-#include "core/checkpoint/tile_kernels.h"
+#include "core/checkpoint/tile_hash.h"
+#include "core/numerics/codec.h"
 
 namespace invar {
 
@@ -31,7 +32,7 @@ struct TileOptions {
 };
 
 struct TileStats {
-  CodeCounts codes;
+  Fp8Counts codes;
   int64_t overflows = 0, underflows = 0;  // results beyond the target; non-zero products that became zero
   int64_t reencode_checked = 0, reencode_mismatched = 0;
   double amax = 0;  // of the results, NaN and Inf apart
@@ -52,12 +53,11 @@ class Tile {
   void cast(DType from, std::span<const std::byte> values, std::byte* out, TileStats* stats);
 
   uint64_t hash(std::span<const std::byte> bytes) const {
-    return kernels_->hash(bytes.data(), static_cast<int64_t>(bytes.size()));
+    return tile_hash(bytes.data(), static_cast<int64_t>(bytes.size()), options_.level);
   }
 
  private:
-  void convert_fast(const CodeShape& shape, const ScaleGrid* grid, int64_t first, const uint8_t* codes, int64_t n,
-                    std::byte* out);
+  void convert_fast(DType dtype, int64_t first, const uint8_t* codes, int64_t n, std::byte* out) const;
   Status convert_scalar(const TensorPlan& plan, DType dtype, int64_t first, const uint8_t* codes, int64_t n,
                         std::byte* out, TileStats* stats);
   void check_sample(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, const std::byte* out,
@@ -66,7 +66,6 @@ class Tile {
 
   const CheckpointFolder& folder_;
   TileOptions options_;
-  const TileKernels* kernels_;
   ScaleWindow scales_;
   std::vector<uint8_t> unpacked_;
 };
@@ -80,18 +79,6 @@ std::string tile_checksum(std::span<const uint64_t> digests);
 
 // FP64 to FP32 so that a second rounding to fewer bits gives the nearest value: inexact results get an odd last bit.
 float round_to_odd(double value);
-
-// The floating-point mode that results are defined for, while it lives.
-class FloatMode {
- public:
-  FloatMode();
-  ~FloatMode();
-  FloatMode(const FloatMode&) = delete;
-  FloatMode& operator=(const FloatMode&) = delete;
-
- private:
-  uint32_t saved_;
-};
 
 // The value of element `index` of a run of BF16, F16 or F32.
 float result_value(DType dtype, const std::byte* values, int64_t index);

@@ -14,6 +14,7 @@
 #include "core/checkpoint/tile_runner.h"
 #include "core/config/config.h"
 #include "core/numerics/formats.h"
+#include "core/numerics/fp_mode.h"
 
 namespace invar {
 namespace {
@@ -282,7 +283,7 @@ class Verification {
     buffers.result.resize(static_cast<size_t>(piece.count * width));
     INVAR_TRY(source_->read(*plan.source, plan.stored_bytes(piece.first), buffers.source));
     INVAR_TRY(result_->read(*piece.result, piece.first * width, buffers.result));
-    const FloatMode mode;
+    const FpModeScope mode;
     if (!plan.quantized()) {
       for (int64_t i = 0; i < piece.count; ++i) {
         const float value = result_value(from, buffers.source.data(), i);

@@ -118,6 +118,26 @@ void convert_fp8_row_to_bf16(DType format, const uint8_t* codes, uint16_t* out, 
   if (store == Store::kStreaming) store_fence();
 }
 
+void convert_fp8_row(DType format, const uint8_t* codes, DType to, void* out, int64_t count, const float* scales,
+                     int64_t first, int64_t segment, CpuLevel level) {
+  const FpModeScope mode;
+  const CodecKernels& kernels = kernels_of(level);
+  const int index = index_of(format);
+  int64_t length = std::min(first, count);
+  for (int64_t start = 0; start < count; start += length, length = std::min(segment, count - start), ++scales) {
+    const uint8_t* from = codes + start;
+    if (to == DType::kBF16) {
+      fp8_to_bf16(kernels, index, from, static_cast<uint16_t*>(out) + start, length, *scales, Store::kCached);
+    } else if (to == DType::kF16) {
+      run([&](const uint8_t* in, uint16_t* half, int64_t n) { return kernels.fp8_to_f16[index](in, half, n, *scales); },
+          kernels.chunk, from, static_cast<uint16_t*>(out) + start, length);
+    } else {
+      run([&](const uint8_t* in, float* f32, int64_t n) { return kernels.fp8_to_f32[index](in, f32, n, *scales); },
+          kernels.chunk, from, static_cast<float*>(out) + start, length);
+    }
+  }
+}
+
 void convert_fp8_to_bf16_once(DType format, const uint8_t* codes, uint16_t* out, int64_t count, float scale) {
   uint16_t table[256];
   for (int code = 0; code < 256; ++code) {

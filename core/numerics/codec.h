@@ -34,6 +34,10 @@ void convert_fp8_to_bf16(DType format, const uint8_t* codes, uint16_t* out, int6
 // A row whose scale changes every `segment` elements: element i takes scales[i / segment].
 void convert_fp8_row_to_bf16(DType format, const uint8_t* codes, uint16_t* out, int64_t count, const float* scales,
                              int64_t segment, Store store = Store::kCached, CpuLevel level = cpu_level());
+// A piece of such a row as BF16, F16 or F32 (`to`); the piece may begin inside a segment, of which `first` elements are
+// left. scales[0] is that segment's.
+void convert_fp8_row(DType format, const uint8_t* codes, DType to, void* out, int64_t count, const float* scales,
+                     int64_t first, int64_t segment, CpuLevel level = cpu_level());
 // Rounded once (ProductRounding::kOnce); portable code, table driven.
 void convert_fp8_to_bf16_once(DType format, const uint8_t* codes, uint16_t* out, int64_t count, float scale);
 // out = decode(code) * scale in FP32.

@@ -85,6 +85,16 @@ inline __m512i round_products(__m512 low, __m512 high) {
 template <int kIndex, bool kStreaming>
 int64_t fp8_to_bf16_loop(const uint8_t* in, uint16_t* out, int64_t count, float scale) {
   const __m512 factor = _mm512_set1_ps(scale * factor_of<kIndex>());
+  const auto convert32 = [&](__m256i codes, void* to) {
+    __m512 low, high;
+    decode32<kIndex>(codes, &low, &high);
+    const __m512i words = round_products(_mm512_mul_ps(low, factor), _mm512_mul_ps(high, factor));
+    if constexpr (kStreaming) {
+      _mm512_stream_si512(static_cast<__m512i*>(to), words);
+    } else {
+      _mm512_storeu_si512(to, words);
+    }
+  };
   int64_t i = 0;
   for (; i + kChunk <= count; i += kChunk) {
     const __m512i codes = _mm512_loadu_si512(in + i);
@@ -92,19 +102,17 @@ int64_t fp8_to_bf16_loop(const uint8_t* in, uint16_t* out, int64_t count, float 
       portable_fp8_to_bf16(kIndex, in + i, out + i, kChunk, scale);
       continue;
     }
-    __m512 values[4];
-    decode32<kIndex>(_mm512_castsi512_si256(codes), &values[0], &values[1]);
-    decode32<kIndex>(_mm512_extracti64x4_epi64(codes, 1), &values[2], &values[3]);
-    for (int half = 0; half < 2; ++half) {
-      const __m512i words =
-          round_products(_mm512_mul_ps(values[2 * half], factor), _mm512_mul_ps(values[2 * half + 1], factor));
-      void* to = out + i + 32 * half;
-      if constexpr (kStreaming) {
-        _mm512_stream_si512(static_cast<__m512i*>(to), words);
-      } else {
-        _mm512_storeu_si512(to, words);
-      }
+    convert32(_mm512_castsi512_si256(codes), out + i);
+    convert32(_mm512_extracti64x4_epi64(codes, 1), out + i + 32);
+  }
+  if (i + kChunk / 2 <= count) {  // blocks of 32 need no padding
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i));
+    if (__builtin_expect(nan_mask<kIndex>(_mm512_zextsi256_si512(codes)) != 0, 0)) {
+      portable_fp8_to_bf16(kIndex, in + i, out + i, kChunk / 2, scale);
+    } else {
+      convert32(codes, out + i);
     }
+    i += kChunk / 2;
   }
   return i;
 }

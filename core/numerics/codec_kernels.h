@@ -20,7 +20,9 @@ struct RawCounts {
 };
 
 struct CodecKernels {
-  int64_t chunk;  // every kernel takes any multiple of this whole; also the padded buffer's size, at most 64
+  // Every kernel takes any multiple of this whole, and tells how much it took; also the padded buffer's size, at most
+  // 64.
+  int64_t chunk;
   // For scales with 2^-100 <= |scale| <= 2^100: products are then normal numbers. The second writes past the
   // caches and needs out aligned to 64 bytes.
   int64_t (*fp8_to_bf16[kFp8Formats])(const uint8_t* in, uint16_t* out, int64_t count, float scale);

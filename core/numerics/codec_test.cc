@@ -161,6 +161,43 @@ std::vector<float> hard_floats() {
   return values;
 }
 
+TEST_P(EveryLevel, PiecesOfRowsMayBeginInsideASegment) {
+  for (DType format : kFormats8) {
+    const auto codes = random_codes(300, 5, format);
+    std::vector<float> scales(301);
+    for (size_t i = 0; i < scales.size(); ++i)
+      scales[i] = static_cast<float>(i + 1) * (i % 7 == 5 ? 0x1p-99f : 0x1p-9f);
+    for (int64_t segment : {1, 5, 32, 64, 128, 4096}) {
+      for (int64_t first : {int64_t{1}, int64_t{3}, segment}) {
+        if (first > segment) continue;
+        for (int64_t count : {0, 1, 31, 32, 33, 95, 96, 128, 300}) {
+          SCOPED_TRACE(testing::Message()
+                       << name_of(format) << " segment " << segment << " first " << first << " of " << count);
+          std::vector<uint16_t> bf16(static_cast<size_t>(count) + 1, 0xABCD), f16 = bf16;
+          std::vector<float> f32(static_cast<size_t>(count) + 1, -7.0f);
+          const auto convert = [&](DType to, void* out) {
+            convert_fp8_row(format, codes.data(), to, out, count, scales.data(), first, segment, GetParam());
+          };
+          convert(DType::kBF16, bf16.data());
+          convert(DType::kF16, f16.data());
+          convert(DType::kF32, f32.data());
+          for (int64_t i = 0; i < count; ++i) {
+            const auto at = static_cast<size_t>(i);
+            const float scale = scales[static_cast<size_t>(i < first ? 0 : 1 + (i - first) / segment)];
+            const float product = decode(format, codes[at]) * scale;
+            ASSERT_EQ(bf16[at], bf16_from_f32(product)) << i;
+            ASSERT_EQ(f16[at], f16_from_f32(product)) << i;
+            ASSERT_TRUE(both_nan_or_equal(f32[at], product)) << i;
+          }
+          ASSERT_EQ(bf16.back(), 0xABCD) << "wrote behind the row";
+          ASSERT_EQ(f16.back(), 0xABCD) << "wrote behind the row";
+          ASSERT_EQ(f32.back(), -7.0f) << "wrote behind the row";
+        }
+      }
+    }
+  }
+}
+
 TEST_P(EveryLevel, Fp8EncodersEqualTheScalarRule) {
   const auto values = hard_floats();
   const auto count = static_cast<int64_t>(values.size());

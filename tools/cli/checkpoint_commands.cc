@@ -17,9 +17,10 @@ const json& array_of(const json& object, const char* key) {
   return found == object.end() ? kEmpty : *found;
 }
 
-std::string shape_text(const json& tensor) {
+// "[2, 3]".
+std::string list_text(const json& object, const char* key) {
   std::string out = "[";
-  for (const auto& size : array_of(tensor, "shape"))
+  for (const auto& size : array_of(object, key))
     out += (out.size() > 1 ? ", " : "") + std::to_string(size.get<long long>());
   return out + "]";
 }
@@ -62,7 +63,7 @@ void print_inspect(const json& report) {
   print_rules(report);
   for (const auto& tensor : array_of(report, "tensor")) {
     std::printf("%s  %s %s  %s  %s\n", text(tensor, "name").c_str(), text(tensor, "dtype").c_str(),
-                shape_text(tensor).c_str(), text(tensor, "rule").c_str(), text(tensor, "file").c_str());
+                list_text(tensor, "shape").c_str(), text(tensor, "rule").c_str(), text(tensor, "file").c_str());
   }
   print_warnings(report);
 }
@@ -131,19 +132,61 @@ void print_convert(const json& report) {
   print_warnings(report);
 }
 
+void print_tensor_diff(const json& tensor) {
+  const std::string kind = text(tensor, "difference"), dtype_a = text(tensor, "dtype_a"),
+                    dtype_b = text(tensor, "dtype_b");
+  std::printf("%s: ", text(tensor, "name").c_str());
+  if (kind == "shape") {
+    std::printf("shapes differ: %s %s in A, %s %s in B\n", dtype_a.c_str(), list_text(tensor, "shape_a").c_str(),
+                dtype_b.c_str(), list_text(tensor, "shape_b").c_str());
+    return;
+  }
+  if (kind == "dtype") {
+    std::printf("dtypes differ and cannot be compared: %s in A, %s in B\n", dtype_a.c_str(), dtype_b.c_str());
+    return;
+  }
+  if (kind == "stored_as") {
+    std::printf("equal values, stored as %s in A and %s in B\n", dtype_a.c_str(), dtype_b.c_str());
+    return;
+  }
+  std::printf("%s of %s elements differ", count_text(integer(tensor, "different")).c_str(),
+              count_text(integer(tensor, "elements")).c_str());
+  if (tensor.contains("max_abs")) {
+    std::printf(", by at most %.3g, SQNR %.1f dB", number(tensor, "max_abs"), number(tensor, "sqnr_db"));
+  }
+  std::printf("; first at %s", list_text(tensor, "first_at").c_str());
+  if (tensor.contains("first_a")) std::printf(": %.9g / %.9g", number(tensor, "first_a"), number(tensor, "first_b"));
+  std::printf(" (%s%s%s)%s\n", dtype_a.c_str(), dtype_a == dtype_b ? "" : " / ",
+              dtype_a == dtype_b ? "" : dtype_b.c_str(), kind == "within_tolerance" ? ", within the tolerance" : "");
+}
+
 void print_diff(const json& report) {
   for (const auto& name : array_of(report, "only_in_a"))
-    std::printf("only in A: %s\n", name.get<std::string>().c_str());
+    std::printf("%s: only in A\n", name.get<std::string>().c_str());
   for (const auto& name : array_of(report, "only_in_b"))
-    std::printf("only in B: %s\n", name.get<std::string>().c_str());
+    std::printf("%s: only in B\n", name.get<std::string>().c_str());
+  long long shapes = 0, dtypes = 0, values = 0;
   for (const auto& tensor : array_of(report, "tensors")) {
-    std::printf("%s  %s / %s  %s of %s elements differ, largest %.3g, SQNR %.1f dB\n", text(tensor, "name").c_str(),
-                text(tensor, "dtype_a").c_str(), text(tensor, "dtype_b").c_str(),
-                count_text(integer(tensor, "different")).c_str(), count_text(integer(tensor, "elements")).c_str(),
-                number(tensor, "max_abs"), number(tensor, "sqnr_db"));
+    print_tensor_diff(tensor);
+    const std::string kind = text(tensor, "difference");
+    shapes += kind == "shape";
+    dtypes += kind == "dtype";
+    values += kind == "value";
   }
-  std::printf("%lld tensors compared, %lld equal: %s\n", integer(report, "compared"), integer(report, "equal"),
-              report.value("identical", false) ? "identical" : "DIFFERENT");
+  std::printf("%lld tensors in both, %lld equal", integer(report, "compared"), integer(report, "equal"));
+  const auto part = [](long long count, const char* what) {
+    if (count > 0) std::printf(", %lld %s", count, what);
+  };
+  part(values, "of other values");
+  part(shapes, "of another shape");
+  part(dtypes, "of another dtype");
+  part(static_cast<long long>(array_of(report, "only_in_a").size()), "only in A");
+  part(static_cast<long long>(array_of(report, "only_in_b").size()), "only in B");
+  if (report.value("identical", false)) {
+    std::printf(": identical\n");
+  } else {
+    std::printf(": DIFFERENT, first in %s\n", text(report, "first_different").c_str());
+  }
   print_warnings(report);
 }
 

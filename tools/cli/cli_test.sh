@@ -28,6 +28,17 @@ silent() {
   if [ -s err.txt ]; then echo "standard error is not empty:"; cat err.txt; failed=1; fi
 }
 
+# A file of one header, then so many zero bytes.
+safetensors() {
+  local size=${#2}
+  mkdir -p "$(dirname "$1")"
+  {
+    printf "\\x$(printf %02x $((size & 255)))\\x$(printf %02x $((size >> 8)))\\0\\0\\0\\0\\0\\0"
+    printf %s "$2"
+    head -c "$3" /dev/zero
+  } >"$1"
+}
+
 expect 0 '' -- --help; says 'Exit codes:'
 expect 0 '' -- --version; says '0.1.0'
 expect 0 '' -- info; says 'device cpu:'; silent
@@ -96,7 +107,19 @@ expect 3 '' -- inspect "$cases/bad-header-not-json/input"
 [ ! -e x ] || { echo 'a failed conversion left its output'; failed=1; }
 expect 0 '' -- diff "$fp8" bf16 --tolerance 0.01; says 'identical'
 expect 1 '' -- diff "$fp8" bf16; says 'DIFFERENT'
-expect 1 '' -- diff bf16 damaged; says 'DIFFERENT'; says 'of'
+expect 1 '' -- diff bf16 damaged; says '1 of '; says 'first at ['; says 'DIFFERENT, first in '
+expect 1 '' -- diff bf16 damaged --json; says '"first_different"'; says '"first_at"'
+# Other shapes, dtypes and names are told apart from other values.
+safetensors a/model.safetensors '{"kept":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"old":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]},"packed":{"dtype":"F4","shape":[2],"data_offsets":[10,11]},"table":{"dtype":"F32","shape":[2,3],"data_offsets":[11,35]}}' 35
+safetensors b/model.safetensors '{"kept":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"new":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]},"packed":{"dtype":"F32","shape":[2],"data_offsets":[10,18]},"table":{"dtype":"F32","shape":[3,2],"data_offsets":[18,42]}}' 42
+expect 1 '' -- diff a b
+says 'old: only in A'; says 'new: only in B'
+says 'table: shapes differ: fp32 [2, 3] in A, fp32 [3, 2] in B'
+says 'packed: dtypes differ and cannot be compared: fp4_e2m1 in A, fp32 in B'
+says '3 tensors in both, 1 equal, 1 of another shape, 1 of another dtype, 1 only in A, 1 only in B: DIFFERENT, first in new'
+if grep -q -e SQNR -e 'elements differ' out.txt; then echo 'diff measures what it could not compare'; failed=1; fi
+expect 1 '' -- diff a b --json; says '"difference": "shape"'; says '"first_different": "new"'
+if grep -q -e '"different"' -e sqnr_db out.txt; then echo 'diff reports what it could not compare'; failed=1; fi
 printf 'source: %s\ndestination: from-config\n' "$fp8" >convert.yaml
 expect 0 '' -- convert --config convert.yaml target=fp32; [ -e from-config/config.json ] || { echo 'no output'; failed=1; }
 expect 4 'no such model folder' -- generate --model absent --prompt x
