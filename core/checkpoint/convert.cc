@@ -59,9 +59,11 @@ struct SourceStamp {
 
 Result<std::vector<SourceStamp>> stamps_of(FileSystem& files, const CheckpointFolder& folder) {
   std::vector<SourceStamp> stamps;
-  for (const SafetensorsFile& file : folder.files()) {
-    INVAR_ASSIGN(const auto opened, files.open(file.path()));
-    stamps.push_back({file.path(), opened->size(), opened->modified_time()});
+  for (const auto& file : folder.files()) {
+    for (const std::string& path : file->parts()) {
+      INVAR_ASSIGN(const auto opened, files.open(path));
+      stamps.push_back({path, opened->size(), opened->modified_time()});
+    }
   }
   return stamps;
 }
@@ -114,7 +116,7 @@ class Conversion {
     plan_shards();
   }
 
-  // The files of the source, unless one of them grows beyond shard_bytes: then files are cut anew.
+  // The files of the source, unless it is of another format or one grows beyond shard_bytes: then files are cut anew.
   void plan_shards() {
     std::vector<Output*> order;
     for (Output& output : outputs_) order.push_back(&output);
@@ -131,8 +133,9 @@ class Conversion {
       file_of.push_back(output->plan->source->file);
       bytes[static_cast<size_t>(file_of.back())] += bytes_of(output->dtype, element_count(output->plan->shape));
     }
-    for (const SafetensorsFile& file : folder_->files()) names.push_back(base_name(file.path()));
-    const bool fits = std::all_of(bytes.begin(), bytes.end(), [&](int64_t n) { return n <= config_.shard_bytes(); });
+    for (const auto& file : folder_->files()) names.push_back(base_name(file->path()));
+    const bool fits = folder_->format() == "safetensors" &&
+                      std::all_of(bytes.begin(), bytes.end(), [&](int64_t n) { return n <= config_.shard_bytes(); });
     shards_ = fits ? ShardPlan::by_source(std::move(specs), file_of, names)
                    : ShardPlan::by_size(std::move(specs), config_.shard_bytes());
     for (Output& output : outputs_) by_name_[output.plan->name] = &output;

@@ -25,9 +25,9 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 Status copy_twice(FileSystem& files, ThreadPool& pool, const CheckpointFolder& folder, const std::string& target) {
   INVAR_TRY(files.make_directories(target));
-  for (const SafetensorsFile& source : folder.files()) {
-    INVAR_ASSIGN(auto in, files.open(source.path()));
-    INVAR_ASSIGN(auto out, files.create(join_path(target, base_name(source.path()))));
+  for (const auto& source : folder.files()) {
+    INVAR_ASSIGN(auto in, files.open(source->path()));
+    INVAR_ASSIGN(auto out, files.create(join_path(target, base_name(source->path()))));
     constexpr int64_t kBytes = kTileElements;
     std::vector<std::vector<std::byte>> buffers(static_cast<size_t>(pool.threads()),
                                                 std::vector<std::byte>(static_cast<size_t>(kBytes * 2)));

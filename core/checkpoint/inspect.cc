@@ -31,7 +31,7 @@ Result<v1::InspectReport> inspect(const v1::InspectConfig& given, FileSystem& fi
   INVAR_ASSIGN(const CheckpointFolder folder, CheckpointFolder::open(files, config.path()));
   v1::InspectReport report;
   report.set_path(config.path());
-  report.set_container("safetensors");
+  report.set_container(std::string(folder.format()));
   const auto layout = classify(folder, Assumptions(config.assume().begin(), config.assume().end()));
   std::map<const TensorInfo*, Meaning> meanings;
   if (layout.ok()) {
@@ -88,8 +88,8 @@ Result<v1::InspectReport> inspect(const v1::InspectConfig& given, FileSystem& fi
   report.set_bytes(bytes);
   for (const auto& [dtype, line] : dtypes) *report.add_dtypes() = line;
   for (const auto& [rule, line] : rules) *report.add_rules() = line;
-  for (const SafetensorsFile& file : folder.files()) {
-    for (const auto& [key, value] : file.header().metadata()) (*report.mutable_metadata())[key] = value;
+  for (const auto& file : folder.files()) {
+    for (const auto& [key, value] : file->metadata()) (*report.mutable_metadata())[key] = value;
   }
   return report;
 }

@@ -4,15 +4,15 @@
 #include <array>
 #include <set>
 
+#include "core/container/containers.h"
+
 namespace invar {
 namespace {
 
-constexpr std::string_view kWeights = ".safetensors";
-constexpr std::string_view kIndex = ".safetensors.index.json";
-
-// Weights in formats that are not read here: never copied as side files.
-constexpr std::array<std::string_view, 10> kOtherWeights = {".bin",  ".pt", ".pth",     ".ckpt", ".gguf",
-                                                            ".ggml", ".h5", ".msgpack", ".onnx", ".npz"};
+// Weights in formats that are not read here, and what training leaves beside weights: never copied as side files.
+constexpr std::string_view kOtherWeights[] = {".h5", ".msgpack", ".onnx", ".npz",  ".ggml",   ".ckpt",
+                                              ".pt", ".pth",     ".bin",  ".gguf", ".distcp", ".index.json"};
+constexpr std::string_view kLeftOut[] = {".metadata", "latest", "latest_universal", "zero_to_fp32.py"};
 
 // The files that belong to a model when only one weight file was named.
 constexpr std::array<std::string_view, 15> kModelFiles = {
@@ -57,10 +57,16 @@ class CheckpointFolderReader {
     folder_.is_single_file_ = !system_.is_directory(path);
     folder_.path_ = folder_.is_single_file_ ? parent_path(path) : path;
     if (folder_.is_single_file_) {
-      INVAR_TRY(list_beside(path));
+      list_beside(path);
     } else {
       INVAR_TRY(list_folder());
     }
+    if (format_ == nullptr) {
+      INVAR_TRY(read_folder_format());
+      INVAR_TRY(merge_tensors());
+      return std::move(folder_);
+    }
+    folder_.format_ = format_->name;
     choose_between_consolidated_and_shards();
     INVAR_TRY(read_indexes());
     INVAR_TRY(read_headers());
@@ -78,38 +84,99 @@ class CheckpointFolderReader {
 
   Status list_folder() {
     INVAR_ASSIGN(const auto entries, system_.list(folder_.path_));
-    std::vector<std::string> other_weights;
+    std::vector<std::string> names;
     for (const DirEntry& entry : entries) {
-      if (entry.is_directory) continue;
-      if (entry.name.ends_with(".partial")) continue;  // of a run that was killed
+      if (entry.is_directory || entry.name.ends_with(".partial")) continue;  // of a run that was killed
       if (entry.is_symlink) INVAR_TRY(check_link(entry.name));
-      if (entry.name.ends_with(kIndex)) {
-        index_names_.push_back(entry.name);
-      } else if (entry.name.ends_with(kWeights)) {
-        weight_names_.push_back(entry.name);
-      } else if (ends_with_any(entry.name, kOtherWeights)) {
-        other_weights.push_back(entry.name);
-      } else {
-        folder_.side_files_.push_back(entry.name);
+      names.push_back(entry.name);
+    }
+    for (const FileFormat& format : file_formats()) {
+      const auto claimed = [&format](const std::string& name) { return is_index(format, name) || holds(format, name); };
+      if (std::none_of(names.begin(), names.end(), claimed)) continue;
+      format_ = &format;
+      break;
+    }
+    for (std::string& name : names) {
+      if (format_ != nullptr && is_index(*format_, name)) {
+        index_names_.push_back(std::move(name));
+      } else if (format_ != nullptr && holds(*format_, name)) {
+        weight_names_.push_back(std::move(name));
+      } else if (const FileFormat* other = file_format_of(name); other != nullptr) {
+        if (holds(*other, name)) other_weights_.push_back(std::move(name));
+      } else if (ends_with_any(name, kOtherWeights)) {
+        if (!name.ends_with(".index.json") && !name.ends_with(".distcp")) other_weights_.push_back(std::move(name));
+      } else if (std::find(std::begin(kLeftOut), std::end(kLeftOut), name) == std::end(kLeftOut)) {
+        folder_.side_files_.push_back(std::move(name));
       }
     }
-    if (!other_weights.empty()) {
+    if (!other_weights_.empty()) {
       find("folder.other_weights",
-           cat(folder_.path_, ": weights in other formats are not read: ", some_of(other_weights)));
-    }
-    if (weight_names_.empty() && index_names_.empty()) {
-      return bad("folder.no_weights", cat(folder_.path_, ": holds no .safetensors file",
-                                          other_weights.empty() ? "" : ", only ", some_of(other_weights)));
+           cat(folder_.path_, ": weights in other formats are not read: ", some_of(other_weights_)));
     }
     return {};
   }
 
-  Status list_beside(const std::string& path) {
+  static bool is_index(const FileFormat& format, const std::string& name) {
+    return !format.index_ending.empty() && name.ends_with(format.index_ending);
+  }
+  static bool holds(const FileFormat& format, const std::string& name) {
+    return ends_with_any(name, format.endings) && (format.is_weights == nullptr || format.is_weights(name));
+  }
+
+  void list_beside(const std::string& path) {
     weight_names_.push_back(base_name(path));
+    format_ = file_format_of(weight_names_[0]);
+    if (format_ == nullptr) format_ = &file_formats()[0];
     for (const std::string_view name : kModelFiles) {
       if (system_.exists(in_folder(name))) folder_.side_files_.emplace_back(name);
     }
+  }
+
+  // No weight files: the folder may be a container as a whole, or lead to one.
+  Status read_folder_format() {
+    for (const FolderFormat& format : folder_formats()) {
+      INVAR_ASSIGN(const std::string found, format.find(system_, folder_.path_));
+      if (found.empty()) continue;
+      INVAR_TRY(check_links_below(found));
+      folder_.format_ = format.name;
+      INVAR_ASSIGN(auto file, format.open(system_, found, options_.limits, 0));
+      add(std::move(file));
+      return {};
+    }
+    return bad("folder.no_weights",
+               cat(folder_.path_, ": holds no weights in a known format",
+                   other_weights_.empty() ? std::string() : cat(", only ", some_of(other_weights_))));
+  }
+
+  // The folder that was found and everything in it stay inside the one that was named.
+  Status check_links_below(const std::string& found) {
+    if (options_.follow_links) return {};
+    INVAR_ASSIGN(const std::string home, system_.canonical(folder_.path_));
+    std::vector<std::string> waiting = {found};
+    while (!waiting.empty()) {
+      const std::string path = std::move(waiting.back());
+      waiting.pop_back();
+      INVAR_ASSIGN(const std::string target, system_.canonical(path));
+      if (target != home && !is_inside(target, home)) return leaves(path, target);
+      if (!system_.is_directory(path)) continue;
+      INVAR_ASSIGN(const auto entries, system_.list(path));
+      for (const DirEntry& entry : entries) {
+        const std::string below = join_path(path, entry.name);
+        if (entry.is_symlink && entry.is_directory) return leaves(below, "a folder");  // could lead in a circle
+        if (entry.is_symlink || entry.is_directory) waiting.push_back(below);
+      }
+    }
     return {};
+  }
+
+  Status leaves(const std::string& path, const std::string& target) const {
+    return bad("index.unsafe_path", cat(path, ": is a symbolic link that leaves the folder, to ", in_quotes(target),
+                                        "; copy the file here or allow links"));
+  }
+
+  void add(std::unique_ptr<WeightFile> file) {
+    for (const Finding& finding : file->findings()) folder_.findings_.push_back(finding);
+    folder_.files_.push_back(std::move(file));
   }
 
   // A Hugging Face cache stores snapshots/<revision>/<name> as links to blobs/<hash> two folders up.
@@ -121,8 +188,7 @@ class CheckpointFolderReader {
     const bool cached =
         base_name(snapshots) == "snapshots" && parent_path(target) == join_path(parent_path(snapshots), "blobs");
     if (cached || is_inside(target, home)) return {};
-    return bad("index.unsafe_path", cat(in_folder(name), ": is a symbolic link that leaves the folder, to ",
-                                        in_quotes(target), "; copy the file here or allow links"));
+    return leaves(in_folder(name), target);
   }
 
   // Mistral's releases hold the same weights twice, under other names.
@@ -160,19 +226,19 @@ class CheckpointFolderReader {
     std::sort(weight_names_.begin(), weight_names_.end());
     for (const std::string& name : weight_names_) {
       const int number = static_cast<int>(folder_.files_.size());
-      INVAR_ASSIGN(auto file, SafetensorsFile::open(system_, in_folder(name), options_.limits, number));
-      folder_.files_.push_back(std::move(file));
+      INVAR_ASSIGN(auto file, format_->open(system_, in_folder(name), options_.limits, number));
+      add(std::move(file));
     }
     return {};
   }
 
   Status merge_tensors() {
     size_t count = 0;
-    for (const SafetensorsFile& file : folder_.files_) count += file.header().tensors().size();
+    for (const auto& file : folder_.files_) count += file->tensors().size();
     auto& tensors = folder_.tensors_;
     tensors.reserve(count);
-    for (const SafetensorsFile& file : folder_.files_) {
-      tensors.insert(tensors.end(), file.header().tensors().begin(), file.header().tensors().end());
+    for (const auto& file : folder_.files_) {
+      tensors.insert(tensors.end(), file->tensors().begin(), file->tensors().end());
     }
     std::sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
       return a.name != b.name ? a.name < b.name : a.file < b.file;
@@ -226,7 +292,7 @@ class CheckpointFolderReader {
       if (folder_.file_name(*tensor) != file) elsewhere.push_back(name);
     }
     for (const TensorInfo& tensor : folder_.tensors_) tensor_bytes += tensor.byte_size();
-    for (const SafetensorsFile& file : folder_.files_) file_bytes += file.size();
+    for (const auto& file : folder_.files_) file_bytes += file->size();
     if (!elsewhere.empty()) {
       find("index.wrong_shard",
            cat(path, ": ", elsewhere.size(), " tensors lie in another file than the index says: ", some_of(elsewhere)));
@@ -242,7 +308,8 @@ class CheckpointFolderReader {
   FileSystem& system_;
   const CheckpointFolder::Options& options_;
   CheckpointFolder folder_;
-  std::vector<std::string> weight_names_, index_names_;
+  const FileFormat* format_ = nullptr;  // of the weight files; null when the folder is the container
+  std::vector<std::string> weight_names_, index_names_, other_weights_;
   std::vector<ShardIndex> indexes_;
 };
 
@@ -257,15 +324,16 @@ const TensorInfo* CheckpointFolder::find(std::string_view name) const {
 }
 
 std::string CheckpointFolder::file_name(const TensorInfo& tensor) const {
-  return base_name(files_[static_cast<size_t>(tensor.file)].path());
+  const std::string& path = files_[static_cast<size_t>(tensor.file)]->path();
+  return is_inside(path, path_) ? path.substr(path.find_first_not_of('/', path_.size())) : base_name(path);
 }
 
 Status CheckpointFolder::read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> out) const {
-  return files_[static_cast<size_t>(tensor.file)].read(tensor, offset, out);
+  return files_[static_cast<size_t>(tensor.file)]->read(tensor, offset, out);
 }
 
 Result<std::vector<std::byte>> CheckpointFolder::read_all(const TensorInfo& tensor) const {
-  return files_[static_cast<size_t>(tensor.file)].read_all(tensor);
+  return files_[static_cast<size_t>(tensor.file)]->read_all(tensor);
 }
 
 bool CheckpointFolder::has_side_file(std::string_view name) const {

@@ -354,18 +354,8 @@ Result<SafetensorsFile> SafetensorsFile::open(FileSystem& files, const std::stri
 }
 
 Status SafetensorsFile::read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> out) const {
-  if (offset < 0 || offset > tensor.byte_size() || static_cast<int64_t>(out.size()) > tensor.byte_size() - offset) {
-    return Error(Code::kOutOfRange, "tensor.out_of_range",
-                 cat(path(), ": tensor ", in_quotes(tensor.name), " has ", tensor.byte_size(), " bytes; ", out.size(),
-                     " were asked for at byte ", offset));
-  }
+  INVAR_TRY(check_range(tensor, offset, out.size()));
   return file_->read_at(tensor.begin + offset, out);
-}
-
-Result<std::vector<std::byte>> SafetensorsFile::read_all(const TensorInfo& tensor) const {
-  std::vector<std::byte> bytes(static_cast<size_t>(tensor.byte_size()));
-  INVAR_TRY(read(tensor, 0, bytes));
-  return bytes;
 }
 
 }  // namespace invar

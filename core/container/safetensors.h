@@ -27,23 +27,14 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/base/file.h"
-#include "core/base/status.h"
-#include "core/container/tensor_info.h"
+#include "core/container/weight_file.h"
 
 namespace invar {
 
-struct SafetensorsLimits {
-  int64_t header_bytes = 100'000'000;
-  int64_t tensors = 1'000'000;
-  int64_t name_bytes = 4096;
-  int rank = 8;
-};
-
-using StringMap = std::vector<std::pair<std::string, std::string>>;  // in file order, keys unique
+using SafetensorsLimits = ContainerLimits;
 
 // The checked header of one file. A value; safe to share once built.
 class SafetensorsHeader {
@@ -66,23 +57,26 @@ class SafetensorsHeader {
 };
 
 // An open file with its header. Thread rule: read() from any number of threads.
-class SafetensorsFile {
+class SafetensorsFile : public WeightFile {
  public:
   static Result<SafetensorsFile> open(FileSystem& files, const std::string& path, const SafetensorsLimits& limits = {},
                                       int file_index = 0);
 
-  const std::string& path() const { return file_->path(); }
-  int64_t size() const { return file_->size(); }
+  std::string_view format() const override { return "safetensors"; }
+  const std::string& path() const override { return file_->path(); }
+  int64_t size() const override { return file_->size(); }
   const SafetensorsHeader& header() const { return header_; }
-  // Fills `out` from byte `offset` of the tensor; the range must lie inside it (OUT_OF_RANGE otherwise).
-  Status read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> out) const;
-  Result<std::vector<std::byte>> read_all(const TensorInfo& tensor) const;
+  const std::vector<TensorInfo>& tensors() const override { return header_.tensors(); }
+  const StringMap& metadata() const override { return header_.metadata(); }
+  const std::vector<Finding>& findings() const override { return findings_; }
+  Status read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> out) const override;
 
  private:
   SafetensorsFile(std::unique_ptr<RandomAccessFile> file, SafetensorsHeader header)
       : file_(std::move(file)), header_(std::move(header)) {}
   std::unique_ptr<RandomAccessFile> file_;
   SafetensorsHeader header_;
+  std::vector<Finding> findings_;  // none: what is odd is an error
 };
 
 }  // namespace invar

@@ -9,6 +9,7 @@
 
 #include "core/base/memory_files.h"
 #include "core/container/checkpoint_folder.h"
+#include "core/container/safetensors.h"
 #include "core/container/safetensors_writer.h"
 
 namespace {

@@ -17,11 +17,11 @@ struct TensorSpec {
   std::vector<int64_t> shape;  // row-major; [] is a scalar
 };
 
-// A tensor as it lies in a file. Invariant (checked when it was read): begin <= end <= size of the file and
-// end - begin is the size of `shape` in `dtype`.
+// A tensor as it lies in a file. Invariant (checked when it was read): end - begin is the size of `shape` in `dtype`.
+// Where a tensor is stored in one run, `begin` is where; a strided view or one of several pieces begins at the first.
 struct TensorInfo : TensorSpec {
   int file = 0;       // index into the folder's files; 0 in a single file
-  int64_t begin = 0;  // bytes from the start of the file, not of the data part
+  int64_t begin = 0;  // bytes from the start of the file, not of the data part; only for order and reports
   int64_t end = 0;
 
   int64_t byte_size() const { return end - begin; }

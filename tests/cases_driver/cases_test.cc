@@ -17,6 +17,7 @@
 #include "core/checkpoint/tile.h"
 #include "core/checkpoint/verify.h"
 #include "core/container/checkpoint_folder.h"
+#include "core/container/safetensors.h"
 #include "tests/cases_driver/sha256.h"
 
 namespace invar {

@@ -16,7 +16,7 @@ const TensorInfo* sibling(const LayoutSource& source, const TensorInfo& weight, 
 
 // [rows, cols] of the block TorchAO's metadata declares for the weight `name` of `file`; nothing when it does not.
 std::optional<BlockSize> torchao_block(const LayoutSource& source, const TensorInfo& tensor, const std::string& name) {
-  const auto& metadata = source.folder.files()[static_cast<size_t>(tensor.file)].header().metadata();
+  const auto& metadata = source.folder.files()[static_cast<size_t>(tensor.file)]->metadata();
   for (const auto& [key, text] : metadata) {
     if (key != name) continue;
     const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -1,0 +1,39 @@
+#include "core/container/containers.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/container/safetensors.h"
+
+namespace invar {
+namespace {
+
+constexpr std::array<std::string_view, 1> kSafetensors = {".safetensors"};
+
+Result<std::unique_ptr<WeightFile>> open_safetensors(FileSystem& files, const std::string& path,
+                                                     const ContainerLimits& limits, int file_index) {
+  INVAR_ASSIGN(auto file, SafetensorsFile::open(files, path, limits, file_index));
+  return std::unique_ptr<WeightFile>(std::make_unique<SafetensorsFile>(std::move(file)));
+}
+
+// In the order of preference.
+constexpr FileFormat kFileFormats[] = {
+    {"safetensors", kSafetensors, ".safetensors.index.json", nullptr, open_safetensors},
+};
+
+}  // namespace
+
+std::span<const FileFormat> file_formats() { return kFileFormats; }
+std::span<const FolderFormat> folder_formats() { return {}; }
+
+const FileFormat* file_format_of(std::string_view file_name) {
+  for (const FileFormat& format : kFileFormats) {
+    if (std::any_of(format.endings.begin(), format.endings.end(),
+                    [&](std::string_view ending) { return file_name.ends_with(ending); })) {
+      return &format;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace invar
