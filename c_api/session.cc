@@ -116,6 +116,14 @@ Result<std::string> path_from(const char* function, const char* path, size_t siz
   return std::string(path, size);
 }
 
+Status step_with(const char* function, invar_session& session, std::optional<double> lr, invar_step_metrics* metrics) {
+  INVAR_TRY(invar::abi::check_struct(function, metrics, offsetof(invar_step_metrics, ladder_event) + sizeof(int32_t)));
+  INVAR_ASSIGN(const v1::StepMetrics done, session.session->step(lr));
+  session.last_run.reset();
+  if (metrics != nullptr) invar::abi::fill_struct(metrics_of(done), metrics);
+  return {};
+}
+
 }  // namespace
 
 invar_status* invar_session_create(invar_runtime* runtime, const void* config, size_t config_size, invar_cancel* cancel,
@@ -233,12 +241,17 @@ invar_status* invar_session_forward_backward(invar_session* session, const invar
 invar_status* invar_session_step(invar_session* session, invar_step_metrics* metrics) noexcept {
   return entry(__func__, [&](const char* function) -> Outcome {
     INVAR_TURN(session);
-    INVAR_TRY(
-        invar::abi::check_struct(function, metrics, offsetof(invar_step_metrics, ladder_event) + sizeof(int32_t)));
-    INVAR_ASSIGN(const v1::StepMetrics done, session->session->step());
-    session->last_run.reset();
-    if (metrics != nullptr) invar::abi::fill_struct(metrics_of(done), metrics);
-    return {};
+    return step_with(function, *session, std::nullopt, metrics);
+  });
+}
+
+invar_status* invar_session_step_with_lr(invar_session* session, double lr, invar_step_metrics* metrics) noexcept {
+  return entry(__func__, [&](const char* function) -> Outcome {
+    INVAR_TURN(session);
+    if (!std::isfinite(lr) || lr < 0) {
+      return Error(Code::kInvalidArgument, "argument.lr", invar::cat(function, ": lr ", lr, " is not finite and >= 0"));
+    }
+    return step_with(function, *session, lr, metrics);
   });
 }
 

@@ -126,6 +126,7 @@ TEST(NullArguments, ModelsAndSessions) {
   EXPECT_INVALID(invar_session_begin(nullptr, 1));
   EXPECT_INVALID(invar_session_forward_backward(nullptr, nullptr, nullptr));
   EXPECT_INVALID(invar_session_step(nullptr, nullptr));
+  EXPECT_INVALID(invar_session_step_with_lr(nullptr, 0.1, nullptr));
   EXPECT_INVALID_OUT(bytes, invar_session_evaluate(nullptr, nullptr, 0, nullptr, nullptr, &bytes));
   EXPECT_INVALID_OUT(bytes, invar_session_generate(nullptr, "", 0, nullptr, nullptr, &bytes));
   EXPECT_INVALID(invar_session_save(nullptr, "x", 1));

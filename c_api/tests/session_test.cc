@@ -126,6 +126,33 @@ TEST_F(SessionTest, WrongStatesAndBatchesAreNamed) {
   EXPECT_EQ(code_of(invar_session_resume(session.get(), "/absent", 7)), INVAR_NOT_FOUND);
 }
 
+TEST_F(SessionTest, HostsOwnLearningRate) {
+  const auto session = create(host_driven());
+  const auto window = [&] {
+    int32_t ids[32] = {};
+    invar_batch batch = INVAR_BATCH_INIT;
+    batch.sequences = 2;
+    batch.sequence_length = 16;
+    batch.ids = ids;
+    EXPECT_EQ(text_of(invar_session_begin(session.get(), 1)), "ok");
+    invar_loss loss = INVAR_LOSS_INIT;
+    EXPECT_EQ(text_of(invar_session_forward_backward(session.get(), &batch, &loss)), "ok");
+    return loss.sum;
+  };
+  const double first = window();
+  for (const double wrong : {-0.1, std::nan(""), HUGE_VAL}) {
+    EXPECT_EQ(reason_of(invar_session_step_with_lr(session.get(), wrong, nullptr)), "argument.lr");
+  }
+  invar_step_metrics metrics = INVAR_STEP_METRICS_INIT;
+  ASSERT_EQ(text_of(invar_session_step_with_lr(session.get(), 0, &metrics)), "ok");
+  EXPECT_EQ(metrics.lr, 0);
+  EXPECT_EQ(window(), first) << "a rate of 0 changes nothing";
+  ASSERT_EQ(text_of(invar_session_step_with_lr(session.get(), 0.005, &metrics)), "ok");
+  EXPECT_EQ(metrics.lr, 0.005);
+  EXPECT_EQ(metrics.step, 2);
+  EXPECT_LT(window(), first);
+}
+
 TEST_F(SessionTest, SavedSessionsContinueWithTheSameBits) {
   const auto whole = create(host_driven()), begun = create(host_driven());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(step(whole.get()), step(begun.get()));

@@ -143,7 +143,7 @@ Status Session::begin_window(int64_t micro_batches) {
 
 Result<LossSum> Session::forward_backward(const MicroBatch& batch) { return state_->learner->forward_backward(batch); }
 
-Result<v1::StepMetrics> Session::step() { return state_->finish_step(); }
+Result<v1::StepMetrics> Session::step(std::optional<double> lr) { return state_->finish_step(lr); }
 
 Result<v1::EvalMetrics> Session::evaluate(const CancelFlag* cancel) { return state_->evaluate(cancel); }
 

@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,11 +67,11 @@ class Session {
   // What the session has done so far.
   v1::TrainReport report() const;
 
-  // One step by hand. begin_window(0) opens a window of as many micro-batches as come before step(). The learning rate,
-  // the ladder and the metrics file are the session's.
+  // One step by hand. begin_window(0) opens a window of as many micro-batches as come before step(). The ladder
+  // and the metrics file are the session's, and so is the learning rate unless `lr` (finite, >= 0) is given.
   Status begin_window(int64_t micro_batches);
   Result<LossSum> forward_backward(const MicroBatch& batch);
-  Result<v1::StepMetrics> step();
+  Result<v1::StepMetrics> step(std::optional<double> lr = std::nullopt);
 
   // Mean token loss over the held-out text, or over the eval files.
   Result<v1::EvalMetrics> evaluate(const CancelFlag* cancel);

@@ -22,9 +22,9 @@ std::string_view ladder_event(LadderCause cause) {
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-Result<v1::StepMetrics> Session::State::finish_step() {
+Result<v1::StepMetrics> Session::State::finish_step(std::optional<double> lr) {
   const Recipe recipe = ladder->recipe();
-  INVAR_ASSIGN(const StepOutcome outcome, learner->step(schedule.lr_at(learner->steps())));
+  INVAR_ASSIGN(const StepOutcome outcome, learner->step(lr ? *lr : schedule.lr_at(learner->steps())));
   const int64_t step = learner->steps() + (outcome.skipped ? 1 : 0);  // the step it is, or was to be
   progress.steps = learner->steps();
   progress.total_tokens += outcome.tokens;

@@ -49,7 +49,7 @@ struct Session::State {
 
   Status open_output(std::string* checkpoint);
   Status resume_from(const std::string& checkpoint, const CancelFlag* cancel);
-  Result<v1::StepMetrics> finish_step();
+  Result<v1::StepMetrics> finish_step(std::optional<double> lr = std::nullopt);
   Result<v1::EvalMetrics> evaluate(const CancelFlag* cancel);
   Result<std::string> save();
   Status save_to(const std::string& path);

@@ -530,6 +530,9 @@ INVAR_API INVAR_MUST_USE invar_status* invar_session_forward_backward(invar_sess
  * (metrics.skipped); too many in a row are an error. metrics: may be NULL. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_session_step(invar_session* session,
                                                           invar_step_metrics* metrics) INVAR_NOEXCEPT;
+/* The same with the host's own learning rate (finite, 0 or more) for this step; the schedule counts on. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_session_step_with_lr(invar_session* session, double lr,
+                                                                  invar_step_metrics* metrics) INVAR_NOEXCEPT;
 /* EvalConfig to EvalReport; config NULL evaluates the held-out data. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_session_evaluate(invar_session* session, const void* config,
                                                               size_t config_size, invar_cancel* cancel,
