@@ -5,7 +5,7 @@
 #include "core/checkpoint/diff.h"
 #include "core/checkpoint/inspect.h"
 #include "core/checkpoint/verify.h"
-#include "core/train/bench.h"
+#include "core/train/bench/bench.h"
 #include "core/train/export.h"
 #include "invar/v1/bench.pb.h"
 #include "invar/v1/calibrate.pb.h"
@@ -155,13 +155,6 @@ invar_status* invar_bench_run(invar_runtime* runtime, const void* config, size_t
         const invar::BenchEnvironment environment = {
             state.pool_for(checked.threads()), &state.files(), adapter.flag(),
             [&](int64_t done, int64_t total, double) { adapter.work("bench", "", "steps", done, total); }};
-        switch (checked.kind()) {
-          case v1::BENCH_KIND_TRAIN: return invar::bench_train(checked, environment);
-          case v1::BENCH_KIND_PARITY: return invar::bench_parity(checked, environment);
-          default:
-            return Error(Code::kUnimplemented, "unimplemented",
-                         "invar_bench_run: only train and parity are part of the library; the *_bench programs of the "
-                         "source tree time single kernels");
-        }
+        return invar::run_bench(checked, environment);
       });
 }

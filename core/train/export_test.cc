@@ -10,7 +10,7 @@
 #include "core/container/checkpoint_folder.h"
 #include "core/model/weights_folder.h"
 #include "core/text/tokenizer.h"
-#include "core/train/bench.h"
+#include "core/train/bench/bench.h"
 #include "core/train/session.h"
 
 namespace invar {

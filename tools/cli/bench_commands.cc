@@ -19,6 +19,10 @@ void print_bench(const json& report) {
     std::printf("%.1f tokens/s (median %.1f)\n", number(report, "tokens_per_second"),
                 number(report, "tokens_per_second_median"));
   }
+  if (report.contains("first_step_seconds")) {
+    std::printf("first step done after %.3f s, %.0f MB resident\n", number(report, "first_step_seconds"),
+                number(report, "resident_bytes") / 1e6);
+  }
   if (report.contains("gflops")) std::printf("%.1f GFLOP/s\n", number(report, "gflops"));
   if (report.contains("gbytes_per_second")) std::printf("%.2f GB/s\n", number(report, "gbytes_per_second"));
   if (report.contains("limits")) {
@@ -29,8 +33,10 @@ void print_bench(const json& report) {
   }
   if (report.contains("profile")) {
     for (const json& line : report["profile"]) {
-      std::printf("  %-28s %8lld calls  %9.4f s  %5.1f%%\n", text(line, "name").c_str(), integer(line, "calls"),
+      std::printf("  %-28s %8lld calls  %9.4f s  %5.1f%%", text(line, "name").c_str(), integer(line, "calls"),
                   number(line, "seconds"), 100 * number(line, "share"));
+      if (line.contains("gflops")) std::printf("  %7.1f GFLOP/s", number(line, "gflops"));
+      std::printf("\n");
     }
   }
   if (integer(report, "steps") > 0) {
@@ -101,9 +107,12 @@ void add_bench_commands(CLI::App& app, Context& context, std::vector<std::unique
   attention.value("--kv-heads", "kv_heads", "key heads");
   attention.value("--head-dim", "head_dim", "elements of a head");
 
-  auto& generate = add("generate", "generated tokens a second", "  invar bench generate --shape tiny\n");
+  auto& generate = add("generate", "generated tokens a second",
+                       "  invar bench generate --shape smollm2-135m --sequence 256 --repeats 128 --threads 2\n"
+                       "  invar bench generate --source DIR\n");
   generate.value("--shape", "shape", "tiny (default) or smollm2-135m");
   generate.value("--source", "source", "model folder instead of a shape");
+  generate.value("--recipe", "recipe", "fp32 or bf16 (default)");
   generate.value("--sequence", "sequence_length", "tokens of the context");
 }
 

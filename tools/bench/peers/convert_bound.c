@@ -2,6 +2,7 @@
 // in-memory conversion with AVX-512, and the whole read + convert + write pipeline in L2-sized tiles. One scale per
 // tile: the arithmetic of real layouts, not their bookkeeping. gcc -O3 -march=native -fopenmp convert_bound.c -o
 // convert_bound && ./convert_bound THREADS OUTDIR REPS INPUT...
+// MODES in the environment names what to run ("rcw,rcw_fsync"; "memory" is the in-memory part); absent: everything.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <immintrin.h>
@@ -127,6 +128,16 @@ static double run(int mode) {
   }
   return omp_get_wtime() - t;
 }
+static int wanted(const char* name) {
+  const char *modes = getenv("MODES"), *at = modes;
+  size_t n = strlen(name);
+  if (!modes) return 1;
+  while ((at = strstr(at, name))) {
+    if ((at == modes || at[-1] == ',') && (at[n] == 0 || at[n] == ',')) return 1;
+    at += n;
+  }
+  return 0;
+}
 int main(int c, char** v) {
   T = atoi(v[1]);
   od = v[2];
@@ -140,7 +151,7 @@ int main(int c, char** v) {
     tot += s.st_size;
   }
   printf("{\"bench\":\"convert_bound\",\"threads\":%d,\"in_bytes\":%ld,\"out_bytes\":%ld", T, tot, 2 * tot);
-  {
+  if (wanted("memory")) {
     long n = 512L << 20;
     unsigned char* a = mmap(0, n, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     unsigned short* b = mmap(0, 2 * n, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -165,7 +176,8 @@ int main(int c, char** v) {
   const char* nm[] = {"read", "write", "write_fsync", "write_direct", "rcw", "rcw_fsync", "rcw_direct", "rcw_mmap"};
   double* g = malloc(sizeof(double) * reps);
   for (int m = 0; m < 8; m++) {
-    run(m == 0 ? 0 : m);
+    if (!wanted(nm[m])) continue;
+    run(m);
     for (int r = 0; r < reps; r++) g[r] = run(m);
     qsort(g, reps, sizeof(double), cmp);
     double by = m == 0 ? tot : 2.0 * tot;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "core/device/cpu/level.h"
 #include "core/numerics/cpu_features.h"
 
 namespace invar::cpu {
@@ -31,6 +32,31 @@ namespace {
 void fma256(long rounds) { RUN("vfmadd231ps", "ymm"); }
 void fma512(long rounds) { RUN("vfmadd231ps", "zmm"); }
 void dot512(long rounds) { RUN("vdpbf16ps", "zmm"); }
+
+// LDTILECFG's operand: palette 1, eight tiles of 16 rows of 64 bytes.
+struct AllTiles {
+  unsigned char palette = 1, start_row = 0, reserved[14] = {};
+  unsigned short row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  unsigned char rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Four accumulators, three rounds of them: twelve instructions as above. The assembler knows the names by itself.
+void tiles(long rounds) {
+  const AllTiles config;
+  __asm__ volatile(
+      "ldtilecfg %1\n\t"
+      "tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3\n\t"
+      "tilezero %%tmm4\n\ttilezero %%tmm5\n\ttilezero %%tmm6\n\ttilezero %%tmm7\n\t"
+      "1:\n\t"
+      ".rept 3\n\t"
+      "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+      "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3\n\t"
+      ".endr\n\t"
+      "decq %0\n\tjnz 1b\n\ttilerelease"
+      : "+r"(rounds)
+      : "m"(config)
+      : "cc");
+}
 
 double rate_of(void (*run)(long), double flops_per_instruction, double seconds, double (*clock)()) {
   const long rounds = static_cast<long>(seconds * 1e9 / 12) + 1;  // about one instruction a nanosecond
@@ -64,6 +90,12 @@ double fma_now(double seconds, double (*clock)()) {
   const CpuFeatures& features = cpu_features();
   if (features.avx512) return rate_of(fma512, 32, seconds, clock);
   return features.avx2 ? rate_of(fma256, 16, seconds, clock) : 0;
+}
+
+double products_now(bool bf16, double seconds, double (*clock)()) {
+  if (bf16 && usable_level() >= Level::kAmx) return rate_of(tiles, 16384, seconds, clock);
+  if (bf16 && cpu_features().avx512_bf16 && pair_products_are_fast()) return rate_of(dot512, 64, seconds, clock);
+  return fma_now(seconds, clock);
 }
 
 Peak measure_peak(double seconds) {

@@ -16,6 +16,10 @@ Peak measure_peak(double seconds);
 // In this thread's own time or in that of the clock.
 double fma_now(double seconds, double (*clock)());
 
+// The fastest way this processor has to multiply and add in FP32, or on BF16 operands: tiles, pairs, or FMA on widened
+// operands. 0 where none is known.
+double products_now(bool bf16, double seconds, double (*clock)());
+
 double seconds_now();
 // This thread's own time on a processor: what waits for its turn is not counted.
 double thread_seconds();

@@ -1,21 +1,16 @@
-#include "core/train/bench.h"
-
+// Optimizer steps of a known shape on random tokens, and where their time goes.
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 #include "core/base/rng.h"
+#include "core/device/limits.h"
+#include "core/train/bench/measure.h"
 #include "core/train/learner.h"
-#include "core/train/parity.h"
 
 namespace invar {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Resident memory of the process; 0 where the system does not say.
 int64_t resident_bytes(FileSystem& files) {
@@ -33,19 +28,21 @@ int64_t resident_bytes(FileSystem& files) {
   return resident * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
 }
 
-std::shared_ptr<ThreadPool> pool_of(const v1::BenchConfig& config, const BenchEnvironment& environment) {
-  if (environment.pool != nullptr && (config.threads() == 0 || config.threads() == environment.pool->threads())) {
-    return environment.pool;
-  }
-  return std::make_shared<ThreadPool>(static_cast<int>(config.threads()));
+// FLOPs a token that the operation of a profile's line needs; 0 for lines that are not products. Attention is causal.
+double flops_of(std::string_view name, const ModelShape& shape, int64_t sequence) {
+  const double head = static_cast<double>(shape.vocab * shape.hidden);
+  const double layers = static_cast<double>(parameter_count(shape)) - (shape.tie_embeddings ? 1 : 2) * head;
+  const double attention = 2.0 * static_cast<double>(shape.layers * shape.query_size() * sequence);
+  if (name.starts_with("linear.")) return 2 * layers;
+  if (name == "head.loss") return 6 * head;
+  if (name == "attention.forward") return attention;
+  return name == "attention.backward" ? 2.5 * attention : 0;
 }
 
-// Model FLOPs of forward and backward of one token: 6 for each weight that is in a product, and causal attention.
+// Of a whole step, as models are usually rated: the backward pass counts twice the forward one.
 double flops_per_token(const ModelShape& shape, int64_t sequence) {
-  const double head = static_cast<double>(shape.vocab * shape.hidden);
-  const double embedding = shape.tie_embeddings ? 0 : head;
-  const double weights = static_cast<double>(parameter_count(shape)) - embedding;
-  return 6 * weights + 6.0 * static_cast<double>(shape.layers * shape.query_size() * sequence);
+  return 3 * flops_of("linear.", shape, sequence) + flops_of("head.loss", shape, sequence) +
+         3 * flops_of("attention.forward", shape, sequence);
 }
 
 }  // namespace
@@ -72,9 +69,9 @@ Result<ModelShape> bench_shape(std::string_view name) {
 }
 
 Result<v1::BenchReport> bench_train(const v1::BenchConfig& config, const BenchEnvironment& environment) {
-  const auto begin = Clock::now();
+  const double begin = bench_now();
   INVAR_ASSIGN(const ModelShape shape, bench_shape(config.shape()));
-  const auto pool = pool_of(config, environment);
+  const auto pool = bench_pool(config, environment);
   const int64_t sequence = config.sequence_length(), sequences = config.micro_batch(), tokens = sequence * sequences;
   ModelOptions options;
   options.precision.recipe = static_cast<Recipe>(config.recipe());
@@ -95,88 +92,64 @@ Result<v1::BenchReport> bench_train(const v1::BenchConfig& config, const BenchEn
   double forward_backward_seconds = 0, update_seconds = 0;
   const auto step = [&]() -> Result<double> {
     INVAR_TRY(check_cancel(environment.cancel));
-    const auto start = Clock::now();
+    const double start = bench_now();
     INVAR_TRY(learner->begin_window(1));
     INVAR_TRY(learner->forward_backward(batch).status());
-    forward_backward_seconds += seconds_since(start);
-    const auto middle = Clock::now();
+    forward_backward_seconds += bench_now() - start;
+    const double middle = bench_now();
     INVAR_ASSIGN(const StepOutcome outcome, learner->step(1e-4));
-    update_seconds += seconds_since(middle);
+    update_seconds += bench_now() - middle;
     return outcome.loss;
   };
   const int64_t repeats = config.repeats() > 0 ? config.repeats() : 5;
   INVAR_ASSIGN(const double first_loss, step());
-  v1::BenchReport report;
-  report.set_first_step_seconds(seconds_since(begin));
-  report.set_first_loss(first_loss);
+  const double first_step_seconds = bench_now() - begin;
+  const int64_t resident = resident_bytes(*environment.files);
   learner->model().profile(true);
   forward_backward_seconds = update_seconds = 0;
+  MachineLimits limits(*pool);
+  const DType dtype = activation_dtype(options.precision.recipe);
   std::vector<double> seconds;
+  double last_loss = first_loss, total = 0;
   for (int64_t i = 0; i < repeats; ++i) {
-    const auto start = Clock::now();
-    INVAR_ASSIGN(const double loss, step());
-    seconds.push_back(seconds_since(start));
-    report.set_last_loss(loss);
-    if (environment.on_step) environment.on_step(i + 1, repeats, loss);
+    limits.sample_products(dtype);
+    const double start = bench_now();
+    INVAR_ASSIGN(last_loss, step());
+    seconds.push_back(bench_now() - start);
+    total += seconds.back();
+    if (environment.on_step) environment.on_step(i + 1, repeats, last_loss);
   }
-  double total = 0;
-  for (const double value : seconds) total += value;
-  std::sort(seconds.begin(), seconds.end());
-  const double best = seconds.front(), median = seconds[seconds.size() / 2];
-  report.set_kind(v1::BENCH_KIND_TRAIN);
+  const BenchTimes times = bench_times(std::move(seconds));
+  v1::BenchReport report = bench_report(config, *pool, repeats, times);
+  report.set_first_step_seconds(first_step_seconds);
+  report.set_resident_bytes(resident);
+  report.set_first_loss(first_loss);
+  report.set_last_loss(last_loss);
   report.set_shape(config.shape());
   report.set_recipe(config.recipe());
   report.set_sequence_length(sequence);
   report.set_micro_batch(sequences);
-  report.set_threads(pool->threads());
-  report.set_repeats(repeats);
-  report.set_seconds_best(best);
-  report.set_seconds_median(median);
-  report.set_tokens_per_second(static_cast<double>(tokens) / best);
-  report.set_tokens_per_second_median(static_cast<double>(tokens) / median);
-  report.set_gflops(flops_per_token(shape, sequence) * static_cast<double>(tokens) / best * 1e-9);
-  report.set_resident_bytes(resident_bytes(*environment.files));
+  report.set_tokens_per_second(static_cast<double>(tokens) / times.best);
+  report.set_tokens_per_second_median(static_cast<double>(tokens) / times.median);
+  report.set_gflops(flops_per_token(shape, sequence) * static_cast<double>(tokens) / times.best * 1e-9);
   report.set_parameters(learner->parameter_count());
-  const auto add_line = [&](std::string name, int64_t calls, double spent) {
+  add_bench_limit(report, "step, products", report.gflops(), limits.products(), "GFLOP/s");
+  const auto add_line = [&](std::string_view name, int64_t calls, double spent) {
     v1::ProfileLine* line = report.add_profile();
-    line->set_name(std::move(name));
+    line->set_name(std::string(name));
     line->set_calls(calls);
     line->set_seconds(spent);
     line->set_share(spent / total);
+    const double flops = flops_of(name, shape, sequence) * static_cast<double>(tokens * repeats);
+    if (flops == 0) return;
+    line->set_gflops(flops / spent * 1e-9);
+    add_bench_limit(report, std::string(name), line->gflops(), limits.products(), "GFLOP/s");
   };
   add_line("forward and backward", repeats, forward_backward_seconds);
   add_line("norm, clip and update", repeats, update_seconds);
   auto entries = learner->model().profile().entries();
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
   for (const auto& entry : entries) add_line(entry.name, entry.calls, entry.seconds);
-  return report;
-}
-
-Result<v1::BenchReport> bench_parity(const v1::BenchConfig& config, const BenchEnvironment& environment) {
-  if (config.reference().empty()) {
-    return Error(Code::kInvalidArgument, "config.missing_field",
-                 "reference: the folder of the reference run is not named");
-  }
-  const auto pool = pool_of(config, environment);
-  const ParityOptions options{
-      .reference = config.reference(), .recipe = static_cast<Recipe>(config.recipe()), .steps = config.steps()};
-  const auto on_step = [&](int64_t step, double loss) {
-    if (environment.on_step) environment.on_step(step, config.steps(), loss);
-  };
-  INVAR_ASSIGN(const ParityCurve curve, run_parity(options, pool, *environment.files, on_step, environment.cancel));
-  v1::BenchReport report;
-  if (!config.out().empty()) {
-    INVAR_TRY(write_text_atomically(*environment.files, config.out(), curve.json));
-    report.set_out(config.out());
-  }
-  report.set_kind(v1::BENCH_KIND_PARITY);
-  report.set_recipe(config.recipe());
-  report.set_threads(pool->threads());
-  report.set_steps(static_cast<int64_t>(curve.loss.size()));
-  report.set_first_loss(curve.loss.front());
-  report.set_last_loss(curve.loss.back());
-  report.set_eval_loss(curve.eval_loss);
-  report.set_tokens_per_second(static_cast<double>(curve.tokens) / curve.seconds);
   return report;
 }
 
