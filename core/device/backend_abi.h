@@ -302,6 +302,9 @@ typedef struct invar_backend {
   /* Nonzero where a product with packed_b is faster than one that reads b. Where it is 0 a packed copy that would
    * hold nothing but b is a waste of memory and time. */
   int32_t (*matmul_gains_from_packing)(invar_device_context*, int32_t dtype, int32_t transpose_b);
+
+  /* x = cap * tanh(x / cap), in place; cap > 0. */
+  int32_t (*soft_cap)(invar_device_context*, float* x, int64_t count, float cap);
 } invar_backend;
 
 #ifdef __cplusplus

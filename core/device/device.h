@@ -85,6 +85,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Status copy(void* to, const void* from, size_t bytes);
   Result<double> sum_squares(const float* x, int64_t count);
   Result<bool> all_finite(const float* x, int64_t count);
+  Status soft_cap(float* x, int64_t count, float cap);
   size_t matmul_packed_bytes(DType dtype, int64_t inner, int64_t cols, bool transpose_b) const;
   bool matmul_gains_from_packing(DType dtype, bool transpose_b) const;
   Status matmul_pack(void* packed, const void* b, DType dtype, int64_t inner, int64_t cols, int64_t ldb,

@@ -56,6 +56,10 @@ Result<bool> Device::all_finite(const float* x, int64_t count) {
   return finite != 0;
 }
 
+Status Device::soft_cap(float* x, int64_t count, float cap) {
+  INVAR_RUN(table_->soft_cap(context_, x, count, cap), "soft_cap ", count, " elements at ", cap);
+}
+
 size_t Device::matmul_packed_bytes(DType dtype, int64_t inner, int64_t cols, bool transpose_b) const {
   return table_->matmul_packed_bytes(context_, number(dtype), inner, cols, transpose_b ? 1 : 0);
 }

@@ -2,15 +2,18 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/family/gemma.h"
 #include "core/family/json_fields.h"
 #include "core/family/llama.h"
+#include "core/family/mistral.h"
+#include "core/family/qwen.h"
 
 namespace invar {
 namespace {
 
 // The one table of families.
 constexpr const Family* kFamilies[] = {
-    &kLlamaFamily,
+    &kLlamaFamily, &kMistralFamily, &kQwen2Family, &kQwen3Family, &kGemmaFamily, &kGemma2Family, &kGemma3Family,
 };
 
 }  // namespace
@@ -58,6 +61,12 @@ Result<ModelShape> parse_model_config(std::string_view text, std::string_view pa
   return shape;
 }
 
+ModelShape complete_shape(ModelShape shape) {
+  const Family* family = find_family(shape.family);
+  if (family != nullptr && family->complete != nullptr) family->complete(shape);
+  return shape;
+}
+
 Result<std::string> write_model_config(const ModelShape& shape, std::string_view torch_dtype) {
   INVAR_TRY(validate_shape(shape, "model"));
   return find_family(shape.family)->write(shape, torch_dtype);
@@ -85,6 +94,10 @@ Status validate_shape(const ModelShape& shape, std::string_view where) {
       return Error(Code::kInvalidArgument, "config.out_of_range",
                    cat(where, ": \"", key, "\" is ", size, ": expected 1 to ", kLargest));
     }
+  }
+  if (!shape.windows.empty() && static_cast<int64_t>(shape.windows.size()) != shape.layers) {
+    return Error(Code::kInvalidArgument, "config.out_of_range",
+                 cat(where, ": ", shape.windows.size(), " windows for ", shape.layers, " layers"));
   }
   if (shape.heads % shape.kv_heads != 0) {
     return Error(Code::kInvalidArgument, "config.out_of_range",

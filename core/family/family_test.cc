@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace invar {
@@ -72,7 +73,8 @@ TEST(Family, ListsWhatItSupportsForAnUnknownModelType) {
   config["model_type"] = "mamba";
   const Status status = parse_status(config);
   EXPECT_EQ(status.reason(), "config.unknown_model_type");
-  EXPECT_EQ(status.message(), "m/config.json: \"model_type\" is \"mamba\": not supported, expected one of llama");
+  EXPECT_EQ(status.message(),
+            "m/config.json: \"model_type\" is \"mamba\": not supported, expected one of " + supported_families());
 }
 
 TEST(Family, RefusesWhatItWouldOtherwiseIgnore) {
@@ -82,9 +84,9 @@ TEST(Family, RefusesWhatItWouldOtherwiseIgnore) {
       {"hidden_act", "gelu"},
       {"attention_dropout", 0.1},
       {"sliding_window", 4096},
-      {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}},
-      {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}},
-      {"rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 1e4}}},
+      {"rope_scaling", {{"rope_type", "longrope"}, {"factor", 8.0}}},
+      {"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}},
+      {"rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}},
   };
   for (const auto& [key, value] : unsupported) {
     auto config = small_config();
@@ -111,6 +113,64 @@ TEST(Family, ReadsBackWhatItWrites) {
   const auto again = parse_model_config(*text, "c");
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_EQ(*again, shape);
+}
+
+// What the config of each family can say survives writing and reading.
+TEST(Family, ReadsBackEveryTraitOfEveryFamily) {
+  for (const Family* family : families()) {
+    SCOPED_TRACE(family->name);
+    ModelShape shape = *parse_model_config(small_config().dump(), "c");
+    shape.family = family->name;
+    shape.layers = 4;
+    shape = complete_shape(shape);
+    const bool is_gemma3 = family->name == "gemma3_text", has_scores = is_gemma3 || family->name == "gemma2";
+    if (has_scores) shape.attention_scale = 1 / std::sqrt(224.0);
+    if (is_gemma3) shape.local_rope_theta = 20000, shape.logit_soft_cap = 12.5;
+    if (family->name == "mistral") shape.windows = {7, 7, 7, 7};
+    if (family->name == "qwen2" || family->name == "qwen3") shape.windows = {0, 0, 9, 9};
+    if (has_scores) shape.windows = {9, 0, 9, 0};
+    const RopeScaling scalings[] = {
+        {},
+        {.kind = RopeKind::kLinear, .factor = 8},
+        {.kind = RopeKind::kLlama3, .factor = 32, .original_positions = 64, .low_frequency = 1, .high_frequency = 4},
+        {.kind = RopeKind::kYarn, .factor = 4, .original_positions = 64, .beta_fast = 20, .attention_factor = 1.25},
+    };
+    for (const RopeScaling& scaling : scalings) {
+      shape.rope_scaling = scaling;
+      const auto text = write_model_config(shape, "bfloat16");
+      ASSERT_TRUE(text.ok()) << text.status().message();
+      const auto again = parse_model_config(*text, "c");
+      ASSERT_TRUE(again.ok()) << again.status().message();
+      EXPECT_NEAR(again->attention_scale, shape.attention_scale, 1e-12);
+      ModelShape expected = shape;
+      expected.attention_scale = again->attention_scale;
+      EXPECT_EQ(*again, expected) << *text;
+    }
+  }
+}
+
+TEST(Family, FindsTheWindowsOfEachFamilysConfig) {
+  auto config = small_config();
+  config["model_type"] = "mistral";
+  config["sliding_window"] = 16;
+  EXPECT_EQ(parse_model_config(config.dump(), "c")->windows, (std::vector<int64_t>{16, 16}));
+  config["model_type"] = "qwen2";
+  EXPECT_TRUE(parse_model_config(config.dump(), "c")->windows.empty());  // not switched on
+  config["use_sliding_window"] = true;
+  config["max_window_layers"] = 1;
+  EXPECT_EQ(parse_model_config(config.dump(), "c")->windows, (std::vector<int64_t>{0, 16}));
+  config["model_type"] = "gemma2";
+  config["hidden_activation"] = "gelu_pytorch_tanh";
+  EXPECT_EQ(parse_model_config(config.dump(), "c")->windows, (std::vector<int64_t>{16, 0}));
+  config["model_type"] = "gemma3_text";
+  config["sliding_window_pattern"] = 2;
+  EXPECT_EQ(parse_model_config(config.dump(), "c")->windows, (std::vector<int64_t>{16, 0}));
+  config["layer_types"] = {"full_attention", "sliding_attention"};
+  EXPECT_EQ(parse_model_config(config.dump(), "c")->windows, (std::vector<int64_t>{0, 16}));
+  config["layer_types"] = {"full_attention", "linear_attention"};
+  EXPECT_EQ(parse_status(config).reason(), "config.unsupported");
+  config["layer_types"] = {"full_attention"};
+  EXPECT_EQ(parse_status(config).reason(), "config.wrong_type");
 }
 
 TEST(Family, ListsEveryParameterOnceWithItsAlias) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/nn/embedding.h"
+#include "core/model/rope_table.h"
 
 namespace invar {
 
@@ -19,9 +19,41 @@ DecoderModel::DecoderModel(std::shared_ptr<Device> device, const ModelShape& sha
     if (std::find(recipes_.begin(), recipes_.end(), recipe) == recipes_.end()) recipes_.push_back(recipe);
   }
   if (options_.max_positions == 0) options_.max_positions = options_.max_tokens;
-  const float eps = static_cast<float>(shape.norm_eps);
-  attention_ = {shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, eps, {}};
-  mlp_ = {shape.hidden, shape.intermediate, eps};
+  const NormShape norm{static_cast<float>(shape.norm_eps), static_cast<float>(shape.norm_gain_offset)};
+  const double scale = shape.attention_scale > 0 ? shape.attention_scale : 1 / std::sqrt(double(shape.head_dim));
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    attention_.push_back({.hidden = shape.hidden,
+                          .heads = shape.heads,
+                          .kv_heads = shape.kv_heads,
+                          .head_dim = shape.head_dim,
+                          .norm = norm,
+                          .rope = {},
+                          .scale = static_cast<float>(scale),
+                          .soft_cap = static_cast<float>(shape.attention_soft_cap),
+                          .window = shape.window(layer)});
+  }
+  mlp_ = {shape.hidden, shape.intermediate, norm, shape.gate == Gate::kSilu ? INVAR_GATE_SILU : INVAR_GATE_GELU_TANH};
+  head_ = {norm, static_cast<float>(shape.logit_soft_cap)};
+}
+
+Status DecoderModel::make_tables() {
+  const int64_t positions = options_.max_positions, count = positions * (shape_.head_dim / 2);
+  INVAR_ASSIGN(rope_, make_rope_table(*device_, positions, shape_.head_dim, shape_.rope_theta, shape_.rope_scaling));
+  if (shape_.local_rope_theta > 0) {
+    INVAR_ASSIGN(local_rope_, make_rope_table(*device_, positions, shape_.head_dim, shape_.local_rope_theta, {}));
+  }
+  for (AttentionShape& attention : attention_) {
+    const bool is_local = attention.window > 0 && shape_.local_rope_theta > 0;
+    const float* table = (is_local ? local_rope_ : rope_).as<float>();
+    attention.rope = {table, table + count};
+  }
+  if (!shape_.qkv_bias || !options_.trainable) return {};
+  const DType dtype = activation_dtype(recipes_[active_]);
+  std::vector<float> ones(static_cast<size_t>(options_.max_tokens), 1.0f);
+  INVAR_ASSIGN(ones_, device_->allocate(static_cast<size_t>(bytes_of(dtype, options_.max_tokens))));
+  INVAR_TRY(device_->cast(ones_.data(), dtype, ones.data(), DType::kF32, options_.max_tokens));
+  ctx_->use_ones(ones_.data());
+  return {};
 }
 
 Result<std::unique_ptr<DecoderModel>> DecoderModel::create(std::shared_ptr<Device> device, const ModelShape& shape,
@@ -55,35 +87,15 @@ Result<std::unique_ptr<DecoderModel>> DecoderModel::create(std::shared_ptr<Devic
   INVAR_ASSIGN(model->store_, ParameterStore::create(*model->device_, model->arena_, shape, model->options_));
   model->ctx_ = std::make_unique<Context>(*model->device_, model->arena_, *model->store_, shape.layers);
   model->positions_.resize(static_cast<size_t>(options.max_tokens));
-  INVAR_TRY(model->make_rope_table(model->options_.max_positions));
+  INVAR_TRY(model->make_tables());
   INVAR_TRY(model->plan());
   return model;
 }
 
 ModelMemory DecoderModel::memory() const {
   ModelMemory memory = store_->memory();
-  memory.arena = static_cast<int64_t>(arena_memory_.bytes() + rope_.bytes());
+  memory.arena = static_cast<int64_t>(arena_memory_.bytes() + rope_.bytes() + local_rope_.bytes() + ones_.bytes());
   return memory;
-}
-
-// cos and sin of position * theta^(-2i / head_dim), computed in FP64. Su et al. 2021.
-Status DecoderModel::make_rope_table(int64_t positions) {
-  const int64_t half = shape_.head_dim / 2, count = positions * half;
-  std::vector<float> table(static_cast<size_t>(2 * count));
-  std::vector<double> frequency(static_cast<size_t>(half));
-  for (int64_t i = 0; i < half; ++i) {
-    frequency[i] = std::pow(shape_.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(shape_.head_dim));
-  }
-  device_->pool().parallel_for(positions, [&](int64_t position, int) {
-    for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(position) * frequency[i];
-      table[position * half + i] = static_cast<float>(std::cos(angle));
-      table[count + position * half + i] = static_cast<float>(std::sin(angle));
-    }
-  });
-  INVAR_ASSIGN(rope_, device_->allocate(table.size() * sizeof(float)));
-  attention_.rope = {rope_.as<float>(), rope_.as<float>() + count};
-  return device_->copy(rope_.data(), table.data(), table.size() * sizeof(float));
 }
 
 MicroBatch DecoderModel::planning_batch() const {

@@ -53,7 +53,7 @@ class DecoderModel : public Model {
 
   DecoderModel(std::shared_ptr<Device> device, const ModelShape& shape, const ModelOptions& options);
   Status plan();
-  Status make_rope_table(int64_t positions);
+  Status make_tables();
   Status check_batch(const MicroBatch& batch, bool with_targets) const;
   MicroBatch planning_batch() const;
   // Runs `pass` as the program of the active recipe.
@@ -80,11 +80,12 @@ class DecoderModel : public Model {
   size_t active_ = 0;
   Arena arena_;
   OperationProfile profile_;
-  DeviceBuffer arena_memory_, rope_;
+  DeviceBuffer arena_memory_, rope_, local_rope_, ones_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<Context> ctx_;
-  AttentionShape attention_;
+  std::vector<AttentionShape> attention_;  // by layer
   MlpShape mlp_;
+  HeadShape head_;
   std::vector<int> programs_;       // [recipes][kPrograms]
   std::vector<int32_t> positions_;  // host staging [max_tokens]
   bool window_open_ = false;        // between a first and a last micro-batch

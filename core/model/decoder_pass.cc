@@ -86,15 +86,16 @@ Result<DecoderModel::DeviceBatch> DecoderModel::upload(const MicroBatch& batch, 
 
 Status DecoderModel::embed(const DeviceBatch& batch) {
   INVAR_ASSIGN(const Matrix stream, ctx_->save(0, Slot::kInput, DType::kF32, ctx_->rows().tokens, shape_.hidden));
-  return embedding_forward(*ctx_, store_->embedding(), static_cast<const int32_t*>(batch.ids.matrix.data), stream);
+  return embedding_forward(*ctx_, store_->embedding(), static_cast<const int32_t*>(batch.ids.matrix.data), stream,
+                           static_cast<float>(shape_.embedding_scale));
 }
 
 Status DecoderModel::forward(bool save, const LayerCache* caches, const LayerHook& hook) {
   const bool save_all = save && options_.recompute == Recompute::kNone;
   for (int64_t layer = 0; layer < shape_.layers; ++layer) {
     const LayerWeights& weights = store_->layers()[static_cast<size_t>(layer)];
-    INVAR_TRY(
-        attention_forward(*ctx_, attention_, weights.attention, layer, caches == nullptr ? nullptr : caches + layer));
+    INVAR_TRY(attention_forward(*ctx_, attention_[static_cast<size_t>(layer)], weights.attention, layer,
+                                caches == nullptr ? nullptr : caches + layer));
     INVAR_TRY(mlp_forward(*ctx_, mlp_, weights.mlp, layer, /*with_output=*/true));
     if (hook && !ctx_->planning()) INVAR_TRY(hook(layer, ctx_->saved(layer + 1, Slot::kInput).f32()));
     if (!save_all) ctx_->drop_all_but_input(layer);
@@ -116,28 +117,29 @@ Status DecoderModel::train_pass(const MicroBatch& batch, float grad_scale, HeadR
     INVAR_ASSIGN(rounded, ctx_->scratch("d_stream_rounded", ctx_->activations(), tokens, shape_.hidden));
   }
   const Matrix& copy = rounded.block.empty() ? gradient.matrix : rounded.matrix;
-  INVAR_TRY(head_loss(*ctx_, store_->head(), attention_.norm_eps, ctx_->saved(layers, Slot::kInput),
+  INVAR_TRY(head_loss(*ctx_, store_->head(), head_, ctx_->saved(layers, Slot::kInput),
                       static_cast<const int32_t*>(device_batch.targets.matrix.data), {}, grad_scale, gradient.matrix,
                       copy, result));
   ctx_->drop(layers, Slot::kInput);
   for (int64_t layer = layers - 1; layer >= 0; --layer) {
     const LayerWeights& weights = store_->layers()[static_cast<size_t>(layer)];
     if (options_.recompute == Recompute::kLayer) {
-      INVAR_TRY(attention_forward(*ctx_, attention_, weights.attention, layer));
+      INVAR_TRY(attention_forward(*ctx_, attention_[static_cast<size_t>(layer)], weights.attention, layer));
       INVAR_TRY(mlp_forward(*ctx_, mlp_, weights.mlp, layer, /*with_output=*/false));
     }
     INVAR_TRY(mlp_backward(*ctx_, mlp_, weights.mlp, layer, gradient.matrix, copy));
-    INVAR_TRY(attention_backward(*ctx_, attention_, weights.attention, layer, gradient.matrix, copy));
+    INVAR_TRY(attention_backward(*ctx_, attention_[static_cast<size_t>(layer)], weights.attention, layer,
+                                 gradient.matrix, copy));
   }
   return embedding_backward(*ctx_, store_->embedding(), static_cast<const int32_t*>(device_batch.ids.matrix.data),
-                            gradient.matrix);
+                            gradient.matrix, static_cast<float>(shape_.embedding_scale));
 }
 
 Status DecoderModel::evaluate_pass(const MicroBatch& batch, const TokenResults& results, HeadResult& result) {
   INVAR_ASSIGN(const DeviceBatch device_batch, upload(batch, /*with_targets=*/true));
   INVAR_TRY(embed(device_batch));
   INVAR_TRY(forward(/*save=*/false, nullptr));
-  INVAR_TRY(head_loss(*ctx_, store_->head(), attention_.norm_eps, ctx_->saved(shape_.layers, Slot::kInput),
+  INVAR_TRY(head_loss(*ctx_, store_->head(), head_, ctx_->saved(shape_.layers, Slot::kInput),
                       static_cast<const int32_t*>(device_batch.targets.matrix.data), {results.loss, results.top1}, 1.0f,
                       {}, {}, result));
   ctx_->drop(shape_.layers, Slot::kInput);
@@ -149,7 +151,7 @@ Status DecoderModel::logits_pass(const MicroBatch& batch, float* out, const Laye
   INVAR_TRY(embed(device_batch));
   INVAR_TRY(forward(/*save=*/false, nullptr, hook));
   const Matrix logits{out, DType::kF32, ctx_->rows().tokens, shape_.vocab, shape_.vocab};
-  INVAR_TRY(head_logits(*ctx_, store_->head(), attention_.norm_eps, ctx_->saved(shape_.layers, Slot::kInput), logits));
+  INVAR_TRY(head_logits(*ctx_, store_->head(), head_, ctx_->saved(shape_.layers, Slot::kInput), logits));
   ctx_->drop(shape_.layers, Slot::kInput);
   return {};
 }
@@ -210,7 +212,7 @@ Status DecoderModel::extend_pass(KeyValueCache* cache, std::span<const int32_t> 
   stream.data = stream.f32() + (stream.rows - 1) * stream.ld;
   stream.rows = 1;
   INVAR_ASSIGN(const Scratch out, ctx_->scratch("logits", DType::kF32, 1, shape_.vocab));
-  INVAR_TRY(head_logits(*ctx_, store_->head(), attention_.norm_eps, stream, out.matrix));
+  INVAR_TRY(head_logits(*ctx_, store_->head(), head_, stream, out.matrix));
   if (logits != nullptr && !ctx_->planning()) {
     INVAR_TRY(device_->copy(logits, out.matrix.data, sizeof(float) * static_cast<size_t>(shape_.vocab)));
   }

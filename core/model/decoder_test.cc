@@ -16,6 +16,7 @@ using testing::make_model;
 using testing::must_step;
 using testing::options_for;
 using testing::small_shape;
+using testing::small_shape_of;
 using testing::TestBatch;
 
 double norm_of(const std::vector<float>& values) {
@@ -35,10 +36,10 @@ double worst_difference(const std::vector<std::vector<float>>& a, const std::vec
   return worst;
 }
 
-class Decoder : public ::testing::TestWithParam<bool> {};
+class Decoder : public ::testing::TestWithParam<ModelShape> {};
 
 TEST_P(Decoder, LossAndLogitsEqualTheReference) {
-  const ModelShape shape = small_shape(GetParam());
+  const ModelShape shape = GetParam();
   auto model = make_model(shape, options_for(Recipe::kFp32));
   const TestBatch batch = make_batch(shape.vocab, {13, 1, 9});
   const auto weights = testing::reference_weights(shape);
@@ -64,7 +65,7 @@ TEST_P(Decoder, LossAndLogitsEqualTheReference) {
 
 // Central differences of the FP64 reference: error of order step^2.
 TEST_P(Decoder, GradientsEqualCentralDifferences) {
-  const ModelShape shape = small_shape(GetParam());
+  const ModelShape shape = GetParam();
   auto model = make_model(shape, options_for(Recipe::kFp32));
   const TestBatch batch = make_batch(shape.vocab, {7, 4});
   must_step(*model, batch, {true, true, 0.5f});
@@ -93,7 +94,40 @@ TEST_P(Decoder, GradientsEqualCentralDifferences) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(TiedAndUntied, Decoder, ::testing::Bool());
+std::vector<ModelShape> shapes() {
+  std::vector<ModelShape> list{small_shape(true), small_shape(false)};
+  for (const Family* family : families()) list.push_back(small_shape_of(std::string(family->name)));
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Decoder, ::testing::ValuesIn(shapes()), [](const auto& info) {
+  return info.param.family + (info.index == 0 ? "_tied" : info.index == 1 ? "_untied" : "");
+});
+
+// Every family: the same bits with recompute, and one token at a time through the cache gives the logits of a pass.
+TEST_P(Decoder, RecomputeAndCacheAgreeWithThePlainPass) {
+  const ModelShape shape = GetParam();
+  const TestBatch batch = make_batch(shape.vocab, {15});
+  auto model = make_model(shape, options_for(Recipe::kBf16));
+  must_step(*model, batch);
+  ModelOptions options = options_for(Recipe::kBf16);
+  options.recompute = Recompute::kLayer;
+  auto recomputing = make_model(shape, options, 1);
+  must_step(*recomputing, batch);
+  EXPECT_EQ(gradients_of(*recomputing), gradients_of(*model));
+  EXPECT_TRUE(model->check_reached().ok()) << model->check_reached().message();
+
+  auto exact = make_model(shape, options_for(Recipe::kFp32));
+  const size_t vocab = static_cast<size_t>(shape.vocab);
+  std::vector<float> all(batch.ids.size() * vocab), last(vocab);
+  ASSERT_TRUE(exact->logits(batch.view(), all.data()).ok());
+  auto cache = exact->new_cache(32);
+  ASSERT_TRUE(cache.ok());
+  for (size_t t = 0; t < batch.ids.size(); ++t) {
+    ASSERT_TRUE(exact->extend(**cache, std::span(batch.ids).subspan(t, 1), last.data()).ok());
+    for (size_t v = 0; v < vocab; ++v) ASSERT_NEAR(last[v], all[t * vocab + v], 2e-5) << "row " << t;
+  }
+}
 
 TEST(DecoderModel, MicroBatchesOfAWindowAddUp) {
   for (Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {

@@ -32,6 +32,13 @@ Result<std::unique_ptr<ParameterStore>> ParameterStore::create(Device& device, c
         break;
       case ParameterRole::kAttentionNorm: layer->attention.norm = store->add_weight({index}, false); break;
       case ParameterRole::kQuery: layer->attention.qkv = store->add_weight({index, index + 1, index + 2}, true); break;
+      case ParameterRole::kQueryBias:
+        layer->attention.qkv_bias = store->add_weight({index, index + 1, index + 2}, false);
+        break;
+      case ParameterRole::kQueryNorm: layer->attention.query_norm = store->add_weight({index}, false); break;
+      case ParameterRole::kKeyNorm: layer->attention.key_norm = store->add_weight({index}, false); break;
+      case ParameterRole::kAttentionBranchNorm: layer->attention.branch_norm = store->add_weight({index}, false); break;
+      case ParameterRole::kMlpBranchNorm: layer->mlp.branch_norm = store->add_weight({index}, false); break;
       case ParameterRole::kAttentionOut: layer->attention.out = store->add_weight({index}, true); break;
       case ParameterRole::kMlpNorm: layer->mlp.norm = store->add_weight({index}, false); break;
       case ParameterRole::kGate: layer->mlp.gate_up = store->add_weight({index, index + 1}, true); break;
@@ -40,6 +47,8 @@ Result<std::unique_ptr<ParameterStore>> ParameterStore::create(Device& device, c
       case ParameterRole::kHead: store->head_.head = store->add_weight({index}, false); break;
       case ParameterRole::kKey:
       case ParameterRole::kValue:
+      case ParameterRole::kKeyBias:
+      case ParameterRole::kValueBias:
       case ParameterRole::kUp: break;  // members of the product before
     }
   }
@@ -53,11 +62,11 @@ WeightId ParameterStore::add_weight(std::vector<size_t> members, bool is_linear)
   const ParameterSpec& first = parameters_[members[0]].spec;
   const bool matrix = first.kind == ParameterKind::kMatrix;
   weight.values.dtype = matrix ? activation_dtype(options_.precision.recipe) : DType::kF32;
-  weight.values.cols = weight.values.ld = first.shape.back();
   for (size_t member : members) {
     weight.count += parameters_[member].count;
     parameters_[member].dtype = weight.values.dtype;
   }
+  weight.values.cols = weight.values.ld = matrix ? first.shape.back() : weight.count;
   weight.values.rows = weight.count / weight.values.cols;
   weight.members = std::move(members);
   weight.is_linear = is_linear;

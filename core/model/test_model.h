@@ -27,6 +27,30 @@ inline ModelShape small_shape(bool tied = true) {
   return shape;
 }
 
+// One of each family, small, with every trait that its configs can ask for.
+inline ModelShape small_shape_of(const std::string& family) {
+  ModelShape shape = small_shape(family != "qwen2");
+  shape.family = family;
+  if (family == "llama") {
+    shape.rope_scaling = {.kind = RopeKind::kLlama3, .factor = 8, .original_positions = 16};
+  } else if (family == "mistral") {
+    shape.windows = {5, 5};
+  } else if (family == "qwen2") {
+    shape.rope_scaling = {.kind = RopeKind::kYarn, .factor = 4, .original_positions = 16, .attention_factor = 1.1386};
+  } else if (family == "gemma2") {
+    shape.windows = {4, 0};
+    shape.attention_scale = 0.25;
+  } else if (family == "gemma3_text") {
+    shape.windows = {4, 0};
+    shape.local_rope_theta = 100;
+    shape.rope_scaling = {.kind = RopeKind::kLinear, .factor = 8};
+  }
+  shape = complete_shape(shape);
+  // Below the caps that real models have, so that they bend these small scores too.
+  if (shape.attention_soft_cap > 0) shape.attention_soft_cap = 0.5, shape.logit_soft_cap = 2;
+  return shape;
+}
+
 // Larger values than a real start, and gains that are not 1, so that every path matters.
 class TestWeights : public WeightSource {
  public:
@@ -34,7 +58,7 @@ class TestWeights : public WeightSource {
   Status read(size_t index, const ParameterSpec& parameter, int64_t first, int64_t count, float* out) override {
     for (int64_t i = 0; i < count; ++i) {
       const float value = deviation_ * normal_at(11, index, static_cast<uint64_t>(first + i));
-      out[i] = parameter.kind == ParameterKind::kVector ? 1.0f + value : value;
+      out[i] = parameter.kind == ParameterKind::kVector ? parameter.initial + value : value;
     }
     return {};
   }

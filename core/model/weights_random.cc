@@ -10,7 +10,7 @@ RandomWeights::RandomWeights(uint64_t seed, std::shared_ptr<ThreadPool> pool, fl
 
 Status RandomWeights::read(size_t index, const ParameterSpec& parameter, int64_t first, int64_t count, float* out) {
   if (parameter.kind == ParameterKind::kVector) {
-    std::fill(out, out + count, 1.0f);
+    std::fill(out, out + count, parameter.initial);
     return {};
   }
   constexpr int64_t kPiece = 4096;

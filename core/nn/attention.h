@@ -1,25 +1,35 @@
 // The attention block: norm, fused query-key-value product, rope, causal attention, output product, residual.
 //
-// Grouped heads; packed sequences. Forward saves kAttentionNorm, kAttentionInvRms, kQkv, kAttention, kLogSumExp and
-// leaves the stream in kMiddle. Thread rule: as the context.
+// Grouped heads; packed sequences; by the family biases, norms of query and key heads, a window, a soft cap, a norm
+// before the residual. Forward saves kAttentionNorm, kAttentionInvRms, kQkv, kAttention, kLogSumExp, where they exist
+// kQueryKey, kHeadInvRms, kAttentionBranch, kAttentionBranchInvRms, and leaves the stream in kMiddle.
+// Thread rule: as the context.
 #pragma once
 
 #include "core/nn/context.h"
+#include "core/nn/norm.h"
 
 namespace invar {
 
 struct AttentionShape {
   int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  float norm_eps = 0;
+  NormShape norm;
   RopeTable rope;
+  float scale = 0;     // multiplies scores
+  float soft_cap = 0;  // of scores; 0: none
+  int64_t window = 0;  // keys that a query sees; 0: all
 
   int64_t query_size() const { return heads * head_dim; }
   int64_t kv_size() const { return kv_heads * head_dim; }
   int64_t qkv_size() const { return query_size() + 2 * kv_size(); }
 };
 
+// What a family does not have is -1.
 struct AttentionWeights {
   WeightId norm = -1, qkv = -1, out = -1;
+  WeightId qkv_bias = -1;
+  WeightId query_norm = -1, key_norm = -1;  // both or none
+  WeightId branch_norm = -1;
 };
 
 // Keys and values of one layer from earlier passes: [capacity, 2 * kv_size], keys left of values. The pass has one

@@ -8,6 +8,12 @@ const char* slot_name(Slot slot) {
     case Slot::kAttentionNorm: return "attention_norm";
     case Slot::kAttentionInvRms: return "attention_inv_rms";
     case Slot::kQkv: return "qkv";
+    case Slot::kQueryKey: return "query_key";
+    case Slot::kHeadInvRms: return "head_inv_rms";
+    case Slot::kAttentionBranch: return "attention_branch";
+    case Slot::kAttentionBranchInvRms: return "attention_branch_inv_rms";
+    case Slot::kMlpBranch: return "mlp_branch";
+    case Slot::kMlpBranchInvRms: return "mlp_branch_inv_rms";
     case Slot::kAttention: return "attention";
     case Slot::kLogSumExp: return "log_sum_exp";
     case Slot::kMiddle: return "middle";

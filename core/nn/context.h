@@ -26,13 +26,19 @@ enum class Slot : int {
   kInput,            // residual stream before the layer, FP32
   kAttentionNorm,    // normalised input of query, key, value
   kAttentionInvRms,  // FP32 [tokens]
-  kQkv,              // rotated queries, keys, and values
+  kQkv,              // rotated queries, keys, and values; with head norms neither normalised nor rotated
+  kQueryKey,         // with head norms: normalised, rotated queries and keys
+  kHeadInvRms,       // FP32 [tokens, heads + kv_heads]: all queries', then all keys'
   kAttention,        // output of the attention core
   kLogSumExp,        // FP32 [heads, tokens]
-  kMiddle,           // residual stream between attention and MLP, FP32
-  kMlpNorm,          // normalised input of gate, up
-  kMlpInvRms,        // FP32 [tokens]
-  kGateUp,           // [tokens, 2 * intermediate]
+  kAttentionBranch,  // output of attention before its branch norm
+  kAttentionBranchInvRms,
+  kMiddle,     // residual stream between attention and MLP, FP32
+  kMlpNorm,    // normalised input of gate, up
+  kMlpInvRms,  // FP32 [tokens]
+  kGateUp,     // [tokens, 2 * intermediate]
+  kMlpBranch,  // output of the MLP before its branch norm
+  kMlpBranchInvRms,
   kCount,
 };
 const char* slot_name(Slot slot);
@@ -79,6 +85,10 @@ class Context {
   ParameterAccess& parameters() { return parameters_; }
   Result<WeightView> weight(WeightId id, WeightUse use) { return parameters_.weight(id, use); }
 
+  // As many ones as a pass has rows at most, in the activation dtype: what biases are summed with.
+  void use_ones(void* ones) { ones_ = ones; }
+  Matrix ones(int64_t count) const { return {ones_, activations_, 1, count, count}; }
+
   Result<Scratch> scratch(const char* name, DType dtype, int64_t rows, int64_t cols);
   Result<Matrix> save(int64_t layer, Slot slot, DType dtype, int64_t rows, int64_t cols);
   const Matrix& saved(int64_t layer, Slot slot) const { return at(layer, slot).matrix; }
@@ -99,6 +109,7 @@ class Context {
   ParameterAccess& parameters_;
   std::vector<Scratch> saved_;
   OperationProfile* profile_ = nullptr;
+  void* ones_ = nullptr;
   Rows rows_;
   DType activations_ = DType::kF32;
 };

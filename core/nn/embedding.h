@@ -5,8 +5,8 @@
 
 namespace invar {
 
-// ids: I32 [tokens], device memory, each below the table's rows. out: FP32 [tokens, hidden].
-Status embedding_forward(Context& ctx, WeightId table, const int32_t* ids, const Matrix& out);
-Status embedding_backward(Context& ctx, WeightId table, const int32_t* ids, const Matrix& d_out);
+// ids: I32 [tokens], device memory, each below the table's rows. out: FP32 [tokens, hidden], the rows times scale.
+Status embedding_forward(Context& ctx, WeightId table, const int32_t* ids, const Matrix& out, float scale);
+Status embedding_backward(Context& ctx, WeightId table, const int32_t* ids, const Matrix& d_out, float scale);
 
 }  // namespace invar

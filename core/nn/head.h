@@ -3,11 +3,17 @@
 #pragma once
 
 #include "core/nn/context.h"
+#include "core/nn/norm.h"
 
 namespace invar {
 
 struct HeadWeights {
   WeightId norm = -1, head = -1;
+};
+
+struct HeadShape {
+  NormShape norm;
+  float soft_cap = 0;  // of logits; 0: none
 };
 
 struct HeadResult {
@@ -22,10 +28,11 @@ struct HeadOutputs {
 
 // input: the residual stream, FP32 [tokens, hidden]. targets: I32 [tokens], device memory.
 // With gradients: residual_gradient (FP32) and copy receive the gradient of the stream; both null views otherwise.
-Status head_loss(Context& ctx, const HeadWeights& weights, float eps, const Matrix& input, const int32_t* targets,
-                 const HeadOutputs& outputs, float grad_scale, const Matrix& residual_gradient, const Matrix& copy,
-                 HeadResult& result);
+Status head_loss(Context& ctx, const HeadWeights& weights, const HeadShape& shape, const Matrix& input,
+                 const int32_t* targets, const HeadOutputs& outputs, float grad_scale, const Matrix& residual_gradient,
+                 const Matrix& copy, HeadResult& result);
 // logits: FP32 [rows of input, vocab].
-Status head_logits(Context& ctx, const HeadWeights& weights, float eps, const Matrix& input, const Matrix& logits);
+Status head_logits(Context& ctx, const HeadWeights& weights, const HeadShape& shape, const Matrix& input,
+                   const Matrix& logits);
 
 }  // namespace invar

@@ -69,4 +69,21 @@ Status linear_weight_gradient(Context& ctx, WeightId id, const Matrix& dy, const
   return ctx.run<&Device::matmul>("linear.weight_gradient", args);
 }
 
+Matrix bias_rows(Context& ctx, WeightId bias, int64_t rows, int64_t cols) {
+  return {const_cast<float*>(ctx.parameters().gain(bias)), DType::kF32, rows, cols, 0};
+}
+
+Status bias_gradient(Context& ctx, WeightId bias, const Matrix& dy) {
+  INVAR_ASSIGN(const GradientTarget target, ctx.parameters().gradient(bias));
+  const Matrix gradient{target.data, DType::kF32, 1, dy.cols, dy.cols};
+  invar_matmul_args args = product(ctx.ones(dy.rows), gradient, dy.rows);
+  args.b_dtype = dy.device_dtype();
+  args.b = dy.data;
+  args.ldb = dy.ld;
+  args.accumulate = target.accumulate;
+  args.alpha = 1.0f;
+  args.sum_squares = target.sum_squares;
+  return ctx.run<&Device::matmul>("linear.bias_gradient", args);
+}
+
 }  // namespace invar

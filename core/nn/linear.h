@@ -16,4 +16,9 @@ Status linear_data_gradient(Context& ctx, WeightId weight, const Matrix& dy, con
 // dW += dy^T x, straight into the FP32 main gradient.
 Status linear_weight_gradient(Context& ctx, WeightId weight, const Matrix& dy, const Matrix& x);
 
+// A bias as what linear_forward adds: one row for all.
+Matrix bias_rows(Context& ctx, WeightId bias, int64_t rows, int64_t cols);
+// db += column sums of dy: a product with a row of ones.
+Status bias_gradient(Context& ctx, WeightId bias, const Matrix& dy);
+
 }  // namespace invar

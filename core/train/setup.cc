@@ -131,6 +131,7 @@ Result<ModelShape> shape_of(const v1::ModelConfig& config, const Tokenizer* toke
     shape.bos_token = tokenizer->bos_id();
     if (tokenizer->eos_id() >= 0) shape.eos_tokens = {tokenizer->eos_id()};
   }
+  shape = complete_shape(std::move(shape));
   INVAR_TRY(validate_shape(shape, "model"));
   return shape;
 }

@@ -149,6 +149,13 @@ int32_t all_finite(invar_device_context* opened, const float* x, int64_t count, 
   return opened->kernels.all_finite(opened->context, x, count, finite);
 }
 
+int32_t soft_cap(invar_device_context* opened, float* x, int64_t count, float cap) {
+  const char* wrong = check_vector(x, count, x);
+  if (wrong == nullptr && !(cap > 0)) wrong = "cap must be positive";
+  if (wrong != nullptr) return refuse(opened->context, wrong);
+  return opened->kernels.soft_cap(opened->context, x, count, cap);
+}
+
 size_t matmul_packed_bytes(invar_device_context* opened, int32_t dtype, int64_t inner, int64_t cols,
                            int32_t transpose_b) {
   return opened->kernels.matmul_packed_bytes(opened->context, dtype, inner, cols, transpose_b);
@@ -208,6 +215,7 @@ constexpr invar_backend kBackend = {
     .adamw = entry<&Kernels::adamw, invar_adamw_args, check_args>,
     .quantize = entry<&Kernels::quantize, invar_quantize_args, check_args>,
     .matmul_gains_from_packing = matmul_gains_from_packing,
+    .soft_cap = soft_cap,
 };
 
 }  // namespace

@@ -90,6 +90,7 @@ struct Kernels {
   int32_t (*add)(Context&, void* out, const void* a, const void* b, int32_t dtype, int64_t count);
   int32_t (*sum_squares)(Context&, const float* x, int64_t count, double* sum);
   int32_t (*all_finite)(Context&, const float* x, int64_t count, int32_t* finite);
+  int32_t (*soft_cap)(Context&, float* x, int64_t count, float cap);
 
   size_t (*matmul_packed_bytes)(Context&, int32_t dtype, int64_t inner, int64_t cols, int32_t transpose_b);
   int32_t (*matmul_pack)(Context&, void* packed, const void* b, int32_t dtype, int64_t inner, int64_t cols, int64_t ldb,

@@ -84,6 +84,10 @@ int32_t sum_squares(invar_device_context* context, const float*, int64_t count, 
   return record(context, "sum_squares", {count});
 }
 
+int32_t soft_cap(invar_device_context* context, float*, int64_t count, float) {
+  return record(context, "soft_cap", {count});
+}
+
 int32_t all_finite(invar_device_context* context, const float*, int64_t count, int32_t* finite) {
   *finite = 1;
   return record(context, "all_finite", {count});
@@ -183,6 +187,7 @@ invar_backend make_table() {
   table.add = add;
   table.sum_squares = sum_squares;
   table.all_finite = all_finite;
+  table.soft_cap = soft_cap;
   table.matmul_packed_bytes = matmul_packed_bytes;
   table.matmul_pack = matmul_pack;
   table.matmul = matmul;

@@ -1,6 +1,6 @@
 #include "core/device/cpu/memory_bound/memory_bound.h"
 #include "core/device/cpu/reference/reference.h"
-#include "core/device/cpu/simd/vector.h"
+#include "core/device/cpu/simd/math.h"
 
 namespace invar::cpu::INVAR_LEVEL_NAME {
 namespace {
@@ -102,6 +102,16 @@ int32_t add(Context& context, void* out, const void* a, const void* b, int32_t d
   } else {
     add_vectors<uint16_t>(context, out, a, b, count);
   }
+  return kOk;
+}
+
+int32_t soft_cap(Context& context, float* x, int64_t count, float cap) {
+  const F32 by = set(cap), inverse = set(1 / cap);
+  for_pieces(context, count, kChunk, [&](int64_t first, int64_t last) {
+    for_vectors(last - first, [&](int64_t i, auto part) {
+      store(x + first + i, by * tanh(load(x + first + i, part) * inverse), part);
+    });
+  });
   return kOk;
 }
 

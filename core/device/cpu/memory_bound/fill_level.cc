@@ -9,6 +9,7 @@ void fill_memory_bound_level(Kernels& kernels) {
   kernels.add = add;
   kernels.sum_squares = sum_squares;
   kernels.all_finite = all_finite;
+  kernels.soft_cap = soft_cap;
   kernels.rmsnorm = rmsnorm;
   kernels.rmsnorm_backward = rmsnorm_backward;
   kernels.rope = rope;

@@ -20,6 +20,7 @@ int32_t cast(Context& context, void* to, int32_t to_dtype, const void* from, int
 int32_t add(Context& context, void* out, const void* a, const void* b, int32_t dtype, int64_t count);
 int32_t sum_squares(Context& context, const float* x, int64_t count, double* sum);
 int32_t all_finite(Context& context, const float* x, int64_t count, int32_t* finite);
+int32_t soft_cap(Context& context, float* x, int64_t count, float cap);
 int32_t rmsnorm(Context& context, const invar_rmsnorm_args& args);
 int32_t rmsnorm_backward(Context& context, const invar_rmsnorm_backward_args& args);
 int32_t rope(Context& context, const invar_rope_args& args);

@@ -98,6 +98,21 @@ TEST_P(MemoryBound, FindsTheOneNonFiniteValue) {
   EXPECT_EQ(finite, 1);
 }
 
+TEST_P(MemoryBound, CapsSoftly) {
+  for (int64_t count : {1, 15, 64, 40001}) {
+    std::vector<float> values = random_floats(count, 1, 40);
+    Stored x[3] = {{kF32, values}, {kF32, values}, {kF32, values}};
+    for (int i = 0; i < 3; ++i) {
+      Context& context = i == 2 ? three_.get() : one_.get();
+      float* data = static_cast<float*>(x[i].data());
+      ASSERT_EQ(i == 0 ? reference::soft_cap(context, data, count, 30) : kernels_.soft_cap(context, data, count, 30),
+                0);
+    }
+    EXPECT_EQ(x[1], x[2]);
+    expect_close(x[1], x[0], 8, 0, "x");  // tanh within 4 ulp, the quotient and the product
+  }
+}
+
 TEST_P(MemoryBound, NormalisesRowsWithAndWithoutResidual) {
   for (int64_t cols : {1, 7, 16, 64, 100, 576}) {
     for (int64_t rows : {1, 3, 70}) {

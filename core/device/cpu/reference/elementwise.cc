@@ -36,6 +36,11 @@ int32_t sum_squares(Context&, const float* x, int64_t count, double* sum) {
   return kOk;
 }
 
+int32_t soft_cap(Context&, float* x, int64_t count, float cap) {
+  for (int64_t i = 0; i < count; ++i) x[i] = static_cast<float>(cap * std::tanh(double{x[i]} / cap));
+  return kOk;
+}
+
 int32_t all_finite(Context&, const float* x, int64_t count, int32_t* finite) {
   int32_t all = 1;
   for (int64_t i = 0; i < count; ++i) all &= std::isfinite(x[i]) ? 1 : 0;

@@ -7,6 +7,7 @@ void fill_reference(Kernels& kernels) {
   kernels.add = reference::add;
   kernels.sum_squares = reference::sum_squares;
   kernels.all_finite = reference::all_finite;
+  kernels.soft_cap = reference::soft_cap;
   kernels.matmul_packed_bytes = reference::matmul_packed_bytes;
   kernels.matmul_pack = reference::matmul_pack;
   kernels.matmul = reference::matmul;

@@ -19,6 +19,7 @@ int32_t cast(Context& context, void* to, int32_t to_dtype, const void* from, int
 int32_t add(Context& context, void* out, const void* a, const void* b, int32_t dtype, int64_t count);
 int32_t sum_squares(Context& context, const float* x, int64_t count, double* sum);
 int32_t all_finite(Context& context, const float* x, int64_t count, int32_t* finite);
+int32_t soft_cap(Context& context, float* x, int64_t count, float cap);
 
 // The packed form is op(B) [inner, cols], row-major, in `dtype`.
 size_t matmul_packed_bytes(Context& context, int32_t dtype, int64_t inner, int64_t cols, int32_t transpose_b);
