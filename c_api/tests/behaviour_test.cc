@@ -157,6 +157,63 @@ TEST(Allocator, FailureAndExceptionAreResourceExhausted) {
   }
 }
 
+// The allocator fails at its n-th call, for every n until a session can be made, trained and read.
+TEST(Allocator, EveryFailureInASessionIsAStatus) {
+  for (const bool throws : {false, true}) {
+    int failed = 0;
+    for (int64_t at = 0;; ++at) {
+      struct State {
+        bool throws;
+        int64_t at;
+        std::atomic<int64_t> calls{0}, alive{0};
+      } state{throws, at};
+      invar_runtime_options options = INVAR_RUNTIME_OPTIONS_INIT;
+      options.threads = 1;
+      options.allocate = [](void* user, size_t size, size_t alignment) -> void* {
+        auto* each = static_cast<State*>(user);
+        if (each->calls++ == each->at) {
+          if (each->throws) throw std::bad_alloc();
+          return nullptr;
+        }
+        ++each->alive;
+        return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+      };
+      options.deallocate = [](void* user, void* memory, size_t) {
+        if (memory == nullptr) return;
+        --static_cast<State*>(user)->alive;
+        std::free(memory);
+      };
+      options.allocator_user = &state;
+      invar_runtime* made = nullptr;
+      int32_t code = code_of(invar_runtime_create(&options, &made));
+      if (code == INVAR_OK) {
+        const Owned<invar_runtime> runtime(made);
+        const std::string config = message(made, "train", R"({"steps": 3, "micro_batch": 1,
+            "model": {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},
+            "data": {"sequence_length": 16, "tokenizer": {"kind": "byte"}}})");
+        invar_session* session = nullptr;
+        code = code_of(invar_session_create(made, config.data(), config.size(), nullptr, nullptr, &session));
+        const Owned<invar_session> owner(session);
+        if (code == INVAR_OK) {
+          int32_t ids[16] = {};
+          invar_batch batch = INVAR_BATCH_INIT;
+          batch.sequences = 1;
+          batch.sequence_length = 16;
+          batch.ids = ids;
+          EXPECT_EQ(text_of(invar_session_begin(session, 1)), "ok");
+          code = code_of(invar_session_forward_backward(session, &batch, nullptr));
+        }
+      }
+      EXPECT_EQ(state.alive, 0);
+      if (code == INVAR_OK && state.calls <= at) break;
+      if (code == INVAR_OK) continue;  // something that could be done without
+      EXPECT_EQ(code, INVAR_RESOURCE_EXHAUSTED) << "allocation " << at;
+      ++failed;
+    }
+    EXPECT_GE(failed, 3);
+  }
+}
+
 TEST(Callbacks, AreDroppedOnceAlsoOnFailure) {
   const auto runtime = make_runtime();
   int dropped = 0;
