@@ -21,9 +21,7 @@ check() {
 }
 
 [ $# -gt 20 ] || { echo "only $# archives: the test would look at nothing"; exit 1; }
-for archive in "$@"; do
-  check ours "$archive" < <(nm -u "$archive" 2>/dev/null | awk 'NF == 2 {print $2}')
-done
+check ours 'an object of ours' < <(nm -u "$@" 2>/dev/null | awk 'NF == 2 && $1 == "U" {print $2}')
 check library "$lib" < <(nm -D -u "$lib" | awk 'NF == 2 {print $2}' | sed 's/@.*//')
 
 # The test notices what it is for.

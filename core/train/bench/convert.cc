@@ -68,9 +68,9 @@ Status copy_twice(FileSystem& files, ThreadPool& pool, const CheckpointFolder& f
   constexpr int64_t kBytes = kTileElements;
   std::vector<std::vector<std::byte>> buffers(static_cast<size_t>(pool.threads()),
                                               std::vector<std::byte>(static_cast<size_t>(kBytes * 2)));
-  for (const SafetensorsFile& source : folder.files()) {
-    INVAR_ASSIGN(auto in, files.open(source.path()));
-    INVAR_ASSIGN(auto out, files.create(join_path(target, base_name(source.path()))));
+  for (const std::unique_ptr<WeightFile>& source : folder.files()) {
+    INVAR_ASSIGN(auto in, files.open(source->path()));
+    INVAR_ASSIGN(auto out, files.create(join_path(target, base_name(source->path()))));
     INVAR_TRY(run_pieces(
         pool, pool.threads(), (in->size() + kBytes - 1) / kBytes, nullptr, [&](int64_t piece, int worker) -> Status {
           const int64_t n = std::min(kBytes, in->size() - piece * kBytes);
