@@ -88,7 +88,7 @@ class Conversion {
       INVAR_ASSIGN(auto staged, StagedDirectory::create(context_.files, config_.destination()));
       INVAR_TRY(write(staged.path()));
       INVAR_TRY(check_unchanged(stamps));
-      if (config_.verify()) INVAR_TRY(verify_staged(staged.path()));
+      if (config_.verify()) INVAR_TRY(verify_staged(config_, staged.path(), context_, &report_));
       INVAR_TRY(check_cancel(context_.cancel));
       INVAR_TRY(staged.commit());
     }
@@ -253,24 +253,6 @@ class Conversion {
                        " now); nothing was written, run again"));
     }
     return {};
-  }
-
-  Status verify_staged(const std::string& folder) {
-    v1::VerifyConfig config;
-    config.set_source(config_.source());
-    config.set_destination(folder);
-    config.set_rounding(config_.rounding());
-    config.set_nan_policy(config_.nan_policy());
-    config.set_memory_bytes(config_.memory_bytes());
-    config.set_threads(config_.threads());
-    *config.mutable_assume() = config_.assume();
-    INVAR_ASSIGN(*report_.mutable_verification(), verify(config, {context_.files, context_.pool, context_.cancel}));
-    report_.mutable_verification()->set_destination(config_.destination());
-    if (report_.verification().passed()) return {};
-    const v1::VerifyProblem& problem = report_.verification().problems(0);
-    return Error(Code::kInternal, "checkpoint.verify_failed",
-                 cat(config_.destination(), ": the written result differs from the source, first at tensor ",
-                     in_quotes(problem.tensor()), " (", problem.kind(), ": ", problem.detail(), "); nothing was kept"));
   }
 
   void report(double seconds);

@@ -10,6 +10,7 @@
 #include "core/checkpoint/quantized_writer.h"
 #include "core/checkpoint/side_files.h"
 #include "core/checkpoint/values.h"
+#include "core/checkpoint/verify.h"
 
 namespace invar {
 namespace {
@@ -27,7 +28,6 @@ Status check_options(const v1::ConvertConfig& config) {
     return Error(Code::kUnimplemented, "convert.unsupported_option",
                  cat(option, ": is not available for an FP8 target"));
   };
-  if (config.verify()) return refuse("verify");
   if (config.rounding() == v1::ROUNDING_FP64) return refuse("rounding fp64");
   if (config.nan_policy() == v1::NAN_POLICY_KEEP) return refuse("nan_policy keep");
   if (config.destination().empty() && !config.dry_run()) {
@@ -102,6 +102,9 @@ Result<v1::ConvertReport> convert_quantized(const v1::ConvertConfig& config, con
   report.set_rounding(config.rounding());
   report.set_nan_policy(config.nan_policy());
   report.set_dry_run(config.dry_run());
+  if (config.verify()) {
+    options.check = [&](const std::string& staged) { return verify_staged(config, staged, context, &report); };
+  }
   report.set_arithmetic("decode, multiply in fp32, divide by amax / 448, round to nearest even to F8_E4M3");
   std::map<std::string, QuantizedTensorReport> results;
   if (!config.dry_run()) {

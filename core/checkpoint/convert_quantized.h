@@ -7,7 +7,7 @@ namespace invar {
 
 // `config` is checked and complete; its target is one of the FP8 formats. Linear weights are quantised, other float
 // tensors keep their dtype (dequantised ones become BF16). convert.unsupported_option for what this target cannot do
-// (verify, rounding fp64, nan_policy keep), checkpoint.unsupported_layout for tensors that are not floating-point.
+// (rounding fp64, nan_policy keep), checkpoint.unsupported_layout for tensors that are not floating-point.
 Result<v1::ConvertReport> convert_quantized(const v1::ConvertConfig& config, const WorkContext& context);
 
 }  // namespace invar

@@ -237,8 +237,62 @@ TEST_F(Conversion, QuantisesAnyReadableSourceAndBack) {
   }
   v1::ConvertConfig config = from_to("/in", "/refused");
   config.set_target(v1::TARGET_FORMAT_FP8_BLOCK);
-  config.set_verify(true);
+  config.set_rounding(v1::ROUNDING_FP64);
   EXPECT_EQ(run(config).status().reason(), "convert.unsupported_option");
+}
+
+// Every scale and code of an FP8 result is made again from the source, whatever the source is stored as.
+TEST_F(Conversion, Fp8ResultsAreProvenAndDamageIsFound) {
+  ASSERT_TRUE(run(from_to("/in", "/bf16")).ok());
+  for (const std::string source : {"/in", "/bf16"}) {
+    for (const v1::TargetFormat target :
+         {v1::TARGET_FORMAT_FP8_BLOCK, v1::TARGET_FORMAT_FP8_TENSOR, v1::TARGET_FORMAT_FP8_CHANNEL}) {
+      SCOPED_TRACE(cat(source, " to ", static_cast<int>(target)));
+      v1::ConvertConfig config = from_to(source, cat("/proven", source, target));
+      config.set_target(target);
+      config.set_verify(true);
+      const auto made = run(config);
+      ASSERT_TRUE(made.ok()) << made.status().message();
+      EXPECT_TRUE(made->verification().passed());
+      EXPECT_EQ(made->verification().reencode_checked(), 40 * 72);
+      EXPECT_EQ(made->verification().reencode_mismatched(), 0);
+      EXPECT_EQ(made->verification().elements(), 40 * 72 + 32 * 40 + 3);
+      const std::string out = config.destination(), file = out + "/model.safetensors";
+      const std::string whole = files_.snapshot()[file];
+      const auto folder = CheckpointFolder::open(files_, out);
+      ASSERT_TRUE(folder.ok());
+      const TensorInfo& codes = *folder->find("l.q_proj.weight");
+      const TensorInfo* scale = folder->find("l.q_proj.weight_scale_inv");
+      if (scale == nullptr) scale = folder->find("l.q_proj.weight_scale");
+      ASSERT_NE(scale, nullptr);
+      const auto damaged = [&](int64_t byte, const std::string& kind, const std::string& words) {
+        std::string bytes = whole;
+        bytes[static_cast<size_t>(byte)] = static_cast<char>(bytes[static_cast<size_t>(byte)] ^ 1);
+        files_.put(file, bytes);
+        v1::VerifyConfig again;
+        again.set_source(source);
+        again.set_destination(out);
+        const auto report = verify(again, {files_, pool_});
+        ASSERT_TRUE(report.ok()) << report.status().message();
+        EXPECT_FALSE(report->passed());
+        ASSERT_GE(report->problems_size(), 1);
+        EXPECT_EQ(report->problems(0).kind(), kind);
+        EXPECT_TRUE(mentions(report->problems(0).detail(), words)) << report->problems(0).detail();
+      };
+      damaged(codes.begin + 75, "value", "at [1, 3]");
+      damaged(scale->begin, "scale", "which asks for");
+      damaged(folder->find("embed.weight")->begin + 2 * 41, "value", "at [1, 1]");
+      files_.put(file, whole);
+      files_.put(out + "/config.json", R"({"model_type": "llama"})");
+      v1::VerifyConfig again;
+      again.set_source(source);
+      again.set_destination(out);
+      const auto undeclared = verify(again, {files_, pool_});
+      ASSERT_TRUE(undeclared.ok());
+      EXPECT_FALSE(undeclared->passed());
+      EXPECT_EQ(undeclared->problems(0).kind(), "config");
+    }
+  }
 }
 
 TEST_F(Conversion, ReadsOddScalesByTheScalarPath) {

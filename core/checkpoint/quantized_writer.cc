@@ -23,16 +23,14 @@ constexpr int64_t kUnitRows = kBlock;
 
 // scale_inv of a group whose largest magnitude is `amax`, as a reader will see it.
 float scale_inv_of(float amax, const QuantizedOptions& options) {
-  if (amax == 0) return 1;
-  // Below the smallest normal number the division would lose the scale's own bits.
-  float scale = std::max(amax / kLargestCode, std::numeric_limits<float>::min());
+  const float scale = fp8_scale_inv(amax);
+  if (amax == 0) return scale;
   if (options.power_of_two_scales) {
     int exponent = 0;
     const float fraction = std::frexp(scale, &exponent);  // scale = fraction * 2^exponent, fraction in [0.5, 1)
     return std::ldexp(1.0f, fraction == 0.5f ? exponent - 1 : exponent);
   }
-  if (options.scale_dtype == DType::kBF16) scale = f32_from_bf16(bf16_from_f32(scale));
-  return scale;
+  return options.scale_dtype == DType::kBF16 ? f32_from_bf16(bf16_from_f32(scale)) : scale;
 }
 
 std::string_view rule_of(Fp8Layout layout) {
@@ -228,6 +226,11 @@ Result<ModelFolder> with_dtype(const ModelFolder& folder, DType dtype, const std
 
 }  // namespace
 
+float fp8_scale_inv(float amax) {
+  // Below the smallest normal number the division would lose the scale's own bits.
+  return amax == 0 ? 1.0f : std::max(amax / kLargestCode, std::numeric_limits<float>::min());
+}
+
 bool is_linear_weight(std::string_view name, const std::vector<int64_t>& shape) {
   if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1 || !name.ends_with(".weight")) return false;
   // Modules that are tables, heads or routers although their weight has two dimensions.
@@ -357,6 +360,7 @@ Result<QuantizedReport> write_quantized_model(FileSystem& files, const std::stri
   }
   FileSystem& from = folder.side_file_system != nullptr ? *folder.side_file_system : files;
   INVAR_TRY(write_side_files(files, folder.side_files, from, stage.path(), write.durable));
+  if (options.check) INVAR_TRY(options.check(stage.path()));
   for (StagedDirectory& copy : staged) INVAR_TRY(copy.commit());
   INVAR_TRY(stage.commit());
   return report;

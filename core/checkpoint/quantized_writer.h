@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,8 @@ struct QuantizedOptions {
   std::vector<std::string> keep;  // patterns (base/glob.h) over tensor names that stay unquantised
   std::string bf16_copy;          // target folder of a BF16 copy; empty: none
   std::string masters_copy;       // target folder of the FP32 values; empty: none
+  // Looks at the whole FP8 folder before it appears; a failure keeps it from appearing.
+  std::function<Status(const std::string& staged)> check = {};
 };
 
 struct QuantizedTensorReport {
@@ -52,6 +55,9 @@ struct QuantizedReport {
   int64_t bytes = 0;        // of tensors in the FP8 folder
   double mean_sqnr_db = 0;  // over the quantised tensors
 };
+
+// The stored scale of a group whose largest magnitude is `amax`: F32, not a power of two.
+float fp8_scale_inv(float amax);
 
 // True for tensors that are quantised: "[out, in]" weights of linear layers, judged by shape and name.
 bool is_linear_weight(std::string_view name, const std::vector<int64_t>& shape);

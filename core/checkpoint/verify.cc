@@ -12,6 +12,7 @@
 #include "core/checkpoint/layout.h"
 #include "core/checkpoint/tile.h"
 #include "core/checkpoint/tile_runner.h"
+#include "core/checkpoint/verify_quantized.h"
 #include "core/config/config.h"
 #include "core/numerics/formats.h"
 #include "core/numerics/fp_mode.h"
@@ -121,14 +122,11 @@ class Verification {
       problem("", opened.status().reason().starts_with("index.") ? "index" : "file", opened.status().message(), 0);
     } else {
       result_ = std::make_unique<CheckpointFolder>(std::move(*opened));
-      INVAR_TRY(compare());
+      INVAR_TRY(is_quantized_result(layout_, *result_) ? compare_quantized() : compare());
     }
     report_.set_source(config_.source());
     report_.set_destination(config_.destination());
     report_.set_tensors(static_cast<int64_t>(layout_.tensors.size()));
-    report_.set_elements(elements_);
-    report_.set_reencode_checked(reencode_checked_);
-    report_.set_reencode_mismatched(reencode_mismatched_);
     report_.set_problem_count(problem_count_);
     report_.set_passed(problem_count_ == 0);
     if (reencode_mismatched_ > 0) {
@@ -150,6 +148,16 @@ class Verification {
     if (mismatched > 0) line.set_mismatched(mismatched);
   }
 
+  Status compare_quantized() {
+    for (const Finding& finding : result_->findings()) problem("", "index", finding.message, 0);
+    return verify_quantized(
+        config_, *source_, layout_, *result_, context_,
+        [this](const std::string& tensor, std::string_view kind, std::string detail, int64_t mismatched) {
+          problem(tensor, kind, std::move(detail), mismatched);
+        },
+        &report_);
+  }
+
   Status compare() {
     INVAR_TRY(compare_configs());
     for (const Finding& finding : result_->findings()) problem("", "index", finding.message, 0);
@@ -167,7 +175,11 @@ class Verification {
     if (target_ != DType::kF16 && target_ != DType::kF32) target_ = DType::kBF16;
     std::vector<Piece> pieces;
     for (const TensorPlan& plan : layout_.tensors) add_pieces(plan, &pieces);
-    return compare_values(pieces);
+    INVAR_TRY(compare_values(pieces));
+    report_.set_elements(elements_);
+    report_.set_reencode_checked(reencode_checked_);
+    report_.set_reencode_mismatched(reencode_mismatched_);
+    return {};
   }
 
   Status compare_configs() {
@@ -361,6 +373,26 @@ class Verification {
 Result<v1::VerifyReport> verify(const v1::VerifyConfig& config, const WorkContext& context) {
   INVAR_TRY(config::check(config));
   return Verification(config::with_defaults(config), context).run();
+}
+
+Status verify_staged(const v1::ConvertConfig& config, const std::string& staged, const WorkContext& context,
+                     v1::ConvertReport* report) {
+  v1::VerifyConfig request;
+  request.set_source(config.source());
+  request.set_destination(staged);
+  request.set_rounding(config.rounding());
+  request.set_nan_policy(config.nan_policy());
+  request.set_memory_bytes(config.memory_bytes());
+  request.set_threads(config.threads());
+  *request.mutable_assume() = config.assume();
+  v1::VerifyReport& found = *report->mutable_verification();
+  INVAR_ASSIGN(found, verify(request, {context.files, context.pool, context.cancel}));
+  found.set_destination(config.destination());
+  if (found.passed()) return {};
+  const v1::VerifyProblem& problem = found.problems(0);
+  return Error(Code::kInternal, "checkpoint.verify_failed",
+               cat(config.destination(), ": the written result differs from the source, first at tensor ",
+                   in_quotes(problem.tensor()), " (", problem.kind(), ": ", problem.detail(), "); nothing was kept"));
 }
 
 }  // namespace invar

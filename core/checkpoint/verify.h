@@ -13,4 +13,9 @@ namespace invar {
 // What differs is in the report (passed is false); errors are for folders that cannot be read or classified.
 Result<v1::VerifyReport> verify(const v1::VerifyConfig& config, const WorkContext& context);
 
+// The same for the folder that a conversion has made but not yet shown: a problem is checkpoint.verify_failed. The
+// findings go to the conversion's report, under the destination's name.
+Status verify_staged(const v1::ConvertConfig& config, const std::string& staged, const WorkContext& context,
+                     v1::ConvertReport* report);
+
 }  // namespace invar
