@@ -23,6 +23,9 @@ class ByteTokenizer final : public Tokenizer {
   void encode_to(std::string_view text, const EncodeOptions& options, std::vector<int32_t>* ids) const override;
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special) const override;
   std::vector<TokenizerFile> files() const override;
+  int32_t id_of(std::string_view token) const override;
+  std::string token_of(int32_t id) const override;
+  bool is_special(int32_t id) const override { return id >= kBos && id < kVocabSize; }
 
   // The content of tokenizer.json.
   static std::string tokenizer_json();

@@ -71,8 +71,14 @@ TEST(LoadTokenizer, SaysWhatIsNotSupportedAndWhatIsNoTokenizer) {
   json["model"]["merges"].push_back("a b");
   ASSERT_TRUE(write_text_atomically(posix_files(), path, json.dump()).ok());
   const auto merges = load_tokenizer(posix_files(), folder);
-  EXPECT_EQ(merges.status().reason(), "tokenizer.unsupported");
-  EXPECT_NE(merges.status().message().find("1 merges"), std::string::npos);
+  EXPECT_EQ(merges.status().reason(), "tokenizer.bad_file");
+  EXPECT_NE(merges.status().message().find("merge 0, \"a\" and \"b\""), std::string::npos);
+  json["model"]["type"] = "WordPiece";
+  ASSERT_TRUE(write_text_atomically(posix_files(), path, json.dump()).ok());
+  const auto model = load_tokenizer(posix_files(), folder);
+  EXPECT_EQ(model.status().reason(), "tokenizer.unsupported");
+  EXPECT_NE(model.status().message().find("\"WordPiece\" is not supported; supported: BPE, Unigram"),
+            std::string::npos);
   ASSERT_TRUE(write_text_atomically(posix_files(), path, "{]").ok());
   EXPECT_EQ(load_tokenizer(posix_files(), folder).status().reason(), "tokenizer.bad_file");
 }

@@ -28,6 +28,7 @@ struct TokenizerFile {
 struct EncodeOptions {
   bool add_special = false;    // what the tokenizer puts around a prompt (a begin token), if anything
   bool parse_special = false;  // special tokens written in the text become their ids
+  bool truncate = false;       // as the tokenizer's file says, if it does
 };
 
 class Tokenizer {
@@ -45,8 +46,13 @@ class Tokenizer {
   // Special tokens are left out when `skip_special`, else written by name. Bytes may be an unfinished UTF-8 sequence.
   // "tokenizer.id_out_of_range" names the position.
   virtual Result<std::string> decode(std::span<const int32_t> ids, bool skip_special) const = 0;
-  // tokenizer.json, tokenizer_config.json and special_tokens_map.json, as Hugging Face packages load them.
+  // tokenizer.json, tokenizer_config.json and what else belongs to them, as Hugging Face packages load them: byte for
+  // byte what was read, where it was read from files.
   virtual std::vector<TokenizerFile> files() const = 0;
+  // The id of a token by its name, -1 where there is none, and back; a name is how the token's file writes it.
+  virtual int32_t id_of(std::string_view token) const = 0;
+  virtual std::string token_of(int32_t id) const = 0;
+  virtual bool is_special(int32_t id) const = 0;
 
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const {
     std::vector<int32_t> ids;

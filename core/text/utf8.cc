@@ -34,6 +34,37 @@ bool Utf8Checker::finish() {
   return bad_offset_ < 0;
 }
 
+bool is_utf8(std::string_view text) {
+  Utf8Checker checker;
+  return checker.feed(text) && checker.finish();
+}
+
+std::string lossy_utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    // The longest good beginning, then what is wrong behind it.
+    Utf8Checker checker;
+    if (checker.feed(text) && checker.finish()) {
+      out += text;
+      break;
+    }
+    const auto bad = static_cast<size_t>(checker.bad_offset());
+    size_t good = bad;  // without the beginning of the character that is not finished
+    for (size_t back = 1; back <= 3 && back <= bad; ++back) {
+      const auto byte = static_cast<unsigned char>(text[bad - back]);
+      if ((byte & 0xC0) == 0x80) continue;
+      const size_t size = byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+      if (size > back) good = bad - back;
+      break;
+    }
+    out += text.substr(0, good);
+    out += "\xEF\xBF\xBD";
+    text.remove_prefix(good < bad ? bad : bad + 1);
+  }
+  return out;
+}
+
 std::string utf8_of(uint32_t code_point) {
   std::string text;
   const auto put = [&](uint32_t byte) { text.push_back(static_cast<char>(byte)); };

@@ -39,5 +39,15 @@ TEST(Utf8, RejectsOverlongSurrogatesAndTooLarge) {
 
 TEST(Utf8, RejectsATextThatEndsInsideACharacter) { EXPECT_EQ(bad_offset_of("ab\xE2\x82"), 4); }
 
+TEST(Utf8, LossyTextReplacesEachUnfinishedSequenceOnce) {
+  const std::string mark = "\xEF\xBF\xBD";
+  EXPECT_EQ(lossy_utf8("a\xC3\xA4z"), "a\xC3\xA4z");
+  EXPECT_EQ(lossy_utf8("a\xFFz"), "a" + mark + "z");
+  EXPECT_EQ(lossy_utf8("\xE2\x82"), mark);
+  EXPECT_EQ(lossy_utf8("\xE2\x82z\xF0\x9F\x98"), mark + "z" + mark);
+  EXPECT_EQ(lossy_utf8("\xED\xA0\x80"), mark + mark + mark);
+  EXPECT_EQ(lossy_utf8("\x80\x80"), mark + mark);
+}
+
 }  // namespace
 }  // namespace invar
