@@ -125,8 +125,8 @@ TEST_F(Folder, OpensASingleFileWithTheModelsOwnSideFiles) {
 
 TEST_F(Folder, SaysWhatIsMissing) {
   EXPECT_EQ(reason(), "folder.no_weights");
-  files.put("/m/pytorch_model.bin", "x");
-  EXPECT_NE(CheckpointFolder::open(files, "/m").status().message().find("pytorch_model.bin"), std::string::npos);
+  files.put("/m/model.onnx", "x");
+  EXPECT_NE(CheckpointFolder::open(files, "/m").status().message().find("model.onnx"), std::string::npos);
   EXPECT_EQ(CheckpointFolder::open(files, "/none").status().reason(), "file.not_found");
 }
 

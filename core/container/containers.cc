@@ -4,11 +4,13 @@
 #include <array>
 
 #include "core/container/safetensors.h"
+#include "core/container/torch_formats.h"
 
 namespace invar {
 namespace {
 
 constexpr std::array<std::string_view, 1> kSafetensors = {".safetensors"};
+constexpr std::array<std::string_view, 4> kTorch = {".bin", ".pt", ".pth", ".ckpt"};
 
 Result<std::unique_ptr<WeightFile>> open_safetensors(FileSystem& files, const std::string& path,
                                                      const ContainerLimits& limits, int file_index) {
@@ -19,12 +21,19 @@ Result<std::unique_ptr<WeightFile>> open_safetensors(FileSystem& files, const st
 // In the order of preference.
 constexpr FileFormat kFileFormats[] = {
     {"safetensors", kSafetensors, ".safetensors.index.json", nullptr, open_safetensors},
+    {"torch", kTorch, ".bin.index.json", is_torch_weights, open_torch_file},
+};
+
+constexpr FolderFormat kFolderFormats[] = {
+    {"dcp", find_dcp, open_dcp},
+    {"universal", find_universal, open_universal},
+    {"deepspeed", find_deepspeed, open_deepspeed},
 };
 
 }  // namespace
 
 std::span<const FileFormat> file_formats() { return kFileFormats; }
-std::span<const FolderFormat> folder_formats() { return {}; }
+std::span<const FolderFormat> folder_formats() { return kFolderFormats; }
 
 const FileFormat* file_format_of(std::string_view file_name) {
   for (const FileFormat& format : kFileFormats) {

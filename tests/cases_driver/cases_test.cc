@@ -48,6 +48,7 @@ const std::map<std::string, std::vector<std::string>> kReasons = {
     {"MissingTensor", {"index.missing_tensor"}},
     {"UnsafePath", {"index.unsafe_path"}},
     {"BadIndex", {"index.bad"}},
+    {"UnsafePickle", {"pickle.unsafe_global"}},
     {"MissingScale", {"checkpoint.missing_scale"}},
     {"UnusedScale", {"checkpoint.unused_scale"}},
     {"ScaleShape", {"checkpoint.scale_shape"}},
@@ -69,17 +70,13 @@ const std::map<std::string, std::string> kNotYet = {
     {"bad-gguf-string-length", "folder.no_weights"},
     {"bad-gguf-tensor-count", "folder.no_weights"},
     {"bad-gguf-type", "folder.no_weights"},
-    {"bad-pickle-bare", "folder.no_weights"},
     {"bnb-nf4-nested-llama", "checkpoint.unsupported_layout"},
     {"ct-w4-asym-g32-llama", "checkpoint.unsupported_layout"},
-    {"dcp-llama-2rank", "folder.no_weights"},
-    {"deepspeed-zero2-llama", "folder.no_weights"},
     {"gguf-llama-q4km", "folder.no_weights"},
     {"gguf-types-basic", "folder.no_weights"},
     {"gguf-types-fp4-iq-tq", "folder.no_weights"},
     {"gguf-types-k", "folder.no_weights"},
     {"gptoss-mxfp4", "checkpoint.unsupported_layout"},
-    {"ok-torch-zip-fp8", "folder.no_weights"},
 };
 
 // Judged by another command than convert.
@@ -162,6 +159,11 @@ class Cases : public testing::TestWithParam<std::string> {
         << error_class << " came as " << report.status().reason() << ": " << report.status().message();
     expect_names(report.status().message());
     expect_nothing_left();
+    if (!case_.contains("marker_must_not_exist")) return;
+    const std::string marker = case_["marker_must_not_exist"].get<std::string>();
+    for (const fs::path& temporary : {fs::path("/tmp"), fs::temp_directory_path()}) {
+      EXPECT_FALSE(fs::exists(temporary / marker)) << "the input was run";
+    }
   }
 
   void check_reported(const v1::ConvertReport& report) const {
