@@ -84,3 +84,8 @@ pub use runtime::{build_info, has_feature, version, version_number, Runtime, Run
 pub use session::{Metrics, Session};
 pub use stream::Stream;
 pub use tensor::{Granularity, Quantize, Scales, Tensor, TensorInfo};
+
+/// The program in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
