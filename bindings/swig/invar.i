@@ -74,6 +74,7 @@ int32_t invar_dtype_bits(int32_t dtype);
 typedef invar_status Status;
 typedef invar_runtime Runtime;
 typedef invar_cancel Cancel;
+typedef invar_checkpoint Checkpoint;
 typedef invar_model Model;
 typedef invar_session Session;
 typedef invar_tensor Tensor;
@@ -86,6 +87,8 @@ typedef struct {
 } Runtime;
 typedef struct {
 } Cancel;
+typedef struct {
+} Checkpoint;
 typedef struct {
 } Model;
 typedef struct {
@@ -187,6 +190,32 @@ typedef struct {
   ~Cancel() { invar_cancel_release($self); }
   void request() { invar_cancel_request($self); }
   bool requested() { return invar_cancel_requested($self); }
+}
+
+%extend Checkpoint {
+  Checkpoint(Runtime* runtime, const void* config, size_t config_size, invar_status** error) {
+    Checkpoint* checkpoint = NULL;
+    *error = invar_checkpoint_open(runtime, config, config_size, &checkpoint);
+    return checkpoint;
+  }
+  ~Checkpoint() { invar_checkpoint_release($self); }
+  int64_t count(invar_status** error) {
+    int64_t count = 0;
+    *error = invar_checkpoint_count($self, &count);
+    return count;
+  }
+  int64_t find(const char* text, size_t text_size, invar_status** error) {
+    int64_t index = -1;
+    *error = invar_checkpoint_find($self, text, text_size, &index);
+    return index;
+  }
+  void describe(int64_t index, CheckpointTensor* tensor, invar_status** error) {
+    *error = invar_checkpoint_describe($self, index, tensor);
+  }
+  void readRows(int64_t index, int64_t first_row, int64_t rows, int32_t dtype, Cancel* cancel, void* memory,
+                size_t memory_size, invar_status** error) {
+    *error = invar_checkpoint_read_rows($self, index, first_row, rows, dtype, cancel, memory, memory_size);
+  }
 }
 
 %extend Model {

@@ -3,6 +3,7 @@
 typedef invar_step_metrics StepMetrics;
 typedef invar_loss Loss;
 typedef invar_tensor_info TensorInfo;
+typedef invar_checkpoint_tensor CheckpointTensor;
 typedef invar_optimizer_result OptimizerResult;
 typedef invar_accumulator_info AccumulatorInfo;
 %}
@@ -62,6 +63,26 @@ typedef struct {
   ~TensorInfo() { free($self); }
   int64_t size(int32_t axis) { return axis >= 0 && axis < $self->rank ? $self->shape[axis] : 0; }
   invar_address scaleInv() { return (uintptr_t)$self->scale_inv; }
+}
+typedef struct {
+  int32_t dtype;
+  int32_t rank;
+  int32_t quantized;
+  int64_t elements;
+  int64_t rows;
+  const char* name;
+  const char* rule;
+  const char* layout;
+  const char* file;
+} CheckpointTensor;
+%extend CheckpointTensor {
+  CheckpointTensor() {
+    CheckpointTensor* made = (CheckpointTensor*)calloc(1, sizeof(CheckpointTensor));
+    if (made != NULL) made->struct_size = (uint32_t)sizeof(*made);
+    return made;
+  }
+  ~CheckpointTensor() { free($self); }
+  int64_t size(int32_t axis) { return axis >= 0 && axis < $self->rank ? $self->shape[axis] : 0; }
 }
 typedef struct {
   int32_t skipped;

@@ -18,6 +18,7 @@ struct Release {
   void operator()(invar_tensor* p) const { invar_tensor_release(p); }
   void operator()(invar_optimizer* p) const { invar_optimizer_release(p); }
   void operator()(invar_accumulator* p) const { invar_accumulator_release(p); }
+  void operator()(invar_checkpoint* p) const { invar_checkpoint_release(p); }
   void operator()(invar_model* p) const { invar_model_release(p); }
   void operator()(invar_session* p) const { invar_session_release(p); }
 };

@@ -102,6 +102,16 @@ AT(invar_quantize_options, block_rows, 16);
 AT(invar_quantize_options, block_cols, 24);
 SIZE(invar_quantize_options, 32);
 
+AT(invar_checkpoint_tensor, dtype, 4);
+AT(invar_checkpoint_tensor, rank, 8);
+AT(invar_checkpoint_tensor, quantized, 12);
+AT(invar_checkpoint_tensor, shape, 16);
+AT(invar_checkpoint_tensor, elements, 80);
+AT(invar_checkpoint_tensor, rows, 88);
+AT(invar_checkpoint_tensor, name, 96);
+AT(invar_checkpoint_tensor, file, 120);
+SIZE(invar_checkpoint_tensor, 128);
+
 AT(invar_optimizer_result, skipped, 4);
 AT(invar_optimizer_result, step, 8);
 AT(invar_optimizer_result, grad_norm, 16);

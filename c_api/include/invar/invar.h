@@ -28,7 +28,8 @@
  * Structs begin with struct_size, are filled with their initializer and only ever grow at the end.
  *
  * Threads:
- *   any thread, any time          invar_cancel, invar_runtime, invar_status, invar_bytes, and functions without handles
+ *   any thread, any time          invar_cancel, invar_runtime, invar_checkpoint, invar_status, invar_bytes, and
+ *                                 functions without handles
  *   any thread                    invar_tensor: the host orders reads and writes of the elements, as for its own memory
  *   one thread at a time,         invar_model, invar_session, invar_optimizer, invar_accumulator;
  *   any thread in turn            a second call meanwhile gets FAILED_PRECONDITION ("handle.busy")
@@ -142,6 +143,9 @@ typedef int32_t invar_dtype;
 #define INVAR_DTYPE_C64 20
 #define INVAR_DTYPE_FP6_E2M3 21
 #define INVAR_DTYPE_FP6_E3M2 22
+
+/* Dimensions of a tensor at most. */
+#define INVAR_MAX_RANK 8
 
 /* Recipes; equal to invar.v1.Recipe. */
 typedef int32_t invar_recipe;
@@ -418,6 +422,54 @@ INVAR_API INVAR_MUST_USE invar_status* invar_bench_run(invar_runtime* runtime, c
                                                        invar_cancel* cancel, const invar_progress_callback* progress,
                                                        invar_bytes** report) INVAR_NOEXCEPT;
 
+/* ---- Checkpoints, tensor by tensor ---------------------------------------------------------------------------------
+ * For loaders: what a conversion would write, decoded into the host's own memory, without a second copy on disk. */
+
+/* A checkpoint opened for reading. Headers are read at once, elements when they are asked for. */
+typedef struct invar_checkpoint invar_checkpoint;
+
+/* One tensor as a loader sees it; texts are borrowed from the checkpoint and end in NUL. */
+typedef struct invar_checkpoint_tensor {
+  uint32_t struct_size;
+  invar_dtype dtype; /* as it is stored */
+  int32_t rank;
+  int32_t quantized;             /* 1: codes with scales, read as FP32, BF16 or FP16 */
+  int64_t shape[INVAR_MAX_RANK]; /* of the values */
+  int64_t elements;
+  int64_t rows; /* the first dimension; 1 for a scalar */
+  const char* name;
+  const char* rule;   /* how it is decoded: "copy", "tensor_scale", "row_scale", "block_scale", "unscaled", ... */
+  const char* layout; /* the producer's layout; "" for copies */
+  const char* file;   /* name of the file that holds it */
+} invar_checkpoint_tensor;
+
+#define INVAR_CHECKPOINT_TENSOR_INIT \
+  { (uint32_t)sizeof(invar_checkpoint_tensor), 0, 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}, 0, 0, 0, 0, 0, 0 }
+
+/* config: OpenConfig, copied. Every tensor gets exactly one rule, or the call fails as a conversion would. checkpoint:
+ * owned. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_checkpoint_open(invar_runtime* runtime, const void* config,
+                                                             size_t config_size,
+                                                             invar_checkpoint** checkpoint) INVAR_NOEXCEPT;
+/* Tensors with values; scales are used up by their weights and not among them. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_checkpoint_count(const invar_checkpoint* checkpoint,
+                                                              int64_t* count) INVAR_NOEXCEPT;
+/* The index of a tensor by its name; NOT_FOUND ("checkpoint.no_tensor"). Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_checkpoint_find(const invar_checkpoint* checkpoint, const char* name,
+                                                             size_t name_size, int64_t* index) INVAR_NOEXCEPT;
+/* Fills tensor up to its struct_size; index 0 to count - 1, sorted by name as stored. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_checkpoint_describe(const invar_checkpoint* checkpoint, int64_t index,
+                                                                 invar_checkpoint_tensor* tensor) INVAR_NOEXCEPT;
+/* Decodes rows [first_row, first_row + rows) to the start of destination, row-major without gaps, no alignment needed.
+ * dtype: FP32, BF16 or FP16; or dtype as stored, for what is not quantised. On failure destination may be partly
+ * written. OUT_OF_RANGE "checkpoint.row_range", and "checkpoint.read_size" when capacity is smaller than the rows.
+ * Several threads may read at once. cancel: may be NULL. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_checkpoint_read_rows(const invar_checkpoint* checkpoint, int64_t index,
+                                                                  int64_t first_row, int64_t rows, invar_dtype dtype,
+                                                                  invar_cancel* cancel, void* destination,
+                                                                  size_t capacity) INVAR_NOEXCEPT;
+INVAR_API void invar_checkpoint_release(invar_checkpoint* checkpoint) INVAR_NOEXCEPT;
+
 /* ---- Models --------------------------------------------------------------------------------------------------------
  */
 
@@ -562,8 +614,6 @@ INVAR_API void invar_session_release(invar_session* session) INVAR_NOEXCEPT;
 
 /* Row-major numbers in host memory; a quantised tensor carries its scales. */
 typedef struct invar_tensor invar_tensor;
-
-#define INVAR_MAX_RANK 8
 
 typedef struct invar_tensor_info {
   uint32_t struct_size;
