@@ -1,11 +1,14 @@
 // A plain driver for a libFuzzer entry point: runs every file of the folders given, then mutations of them, from a
-// fixed seed so that a failure repeats. Usage: NAME_fuzz [--mutations N] [--seed S] FILE_OR_FOLDER...
+// fixed seed so that a failure repeats. Usage: NAME_fuzz [--mutations N] [--seconds T] [--seed S] FILE_OR_FOLDER...
+// With --seconds it goes on for that long, whatever the number of mutations, from a seed of the clock that it prints;
+// the environment's INVAR_SOAK_SECONDS goes before it.
 // On a crash the input lies in the folder named by TEST_TMPDIR (or the working folder): crash.input. Under a sanitizer,
 // which ends the program itself, run again with the same seed.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -82,7 +85,14 @@ std::string mutate(std::string bytes, const std::vector<std::string>& inputs, in
                                         "\"F8_E4M3\"",
                                         "\\u0000",
                                         "../",
+                                        "PK\x05\x06",
+                                        "PK\x01\x02",
+                                        "\x80\x02}q",
+                                        "ctorch\nSize\n",
+                                        "cos\nsystem\n",
+                                        "X\x04",
                                         "\xff",
+                                        "\xff\xff\xff\xff\xff\xff\xff\x7f",
                                         "[[[[[[[[[["};
   const uint64_t edits = 1 + rng.next_below(4);
   for (uint64_t edit = 0; edit < edits; ++edit) {
@@ -119,7 +129,7 @@ std::string mutate(std::string bytes, const std::vector<std::string>& inputs, in
 }  // namespace
 
 int main(int argc, char** argv) {
-  uint64_t mutations = 20000, seed = 1;
+  uint64_t mutations = 20000, seed = 1, seconds = 0;
   std::vector<std::string> inputs;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -127,6 +137,8 @@ int main(int argc, char** argv) {
       mutations = std::strtoull(argv[++i], nullptr, 10);
     } else if (argument == "--seed" && i + 1 < argc) {
       seed = std::strtoull(argv[++i], nullptr, 10);
+    } else if (argument == "--seconds" && i + 1 < argc) {
+      seconds = std::strtoull(argv[++i], nullptr, 10);
     } else {
       collect(argument, inputs);
     }
@@ -138,10 +150,23 @@ int main(int argc, char** argv) {
   const char* folder = std::getenv("TEST_TMPDIR");
   std::snprintf(g_crash_path, sizeof(g_crash_path), "%s/crash.input", folder != nullptr ? folder : ".");
   for (const int signal_number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::signal(signal_number, save_input);
+  const char* asked = std::getenv("INVAR_SOAK_SECONDS");
+  if (seconds > 0 && asked != nullptr) seconds = std::strtoull(asked, nullptr, 10);
+  const auto begin = std::chrono::steady_clock::now();
+  if (seconds > 0) {
+    seed = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+    std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+    std::fflush(stdout);
+  }
   for (const std::string& input : inputs) run(input);
   invar::Rng rng(seed);
-  for (uint64_t i = 0; i < mutations; ++i) run(mutate(inputs[rng.next_below(inputs.size())], inputs, rng));
-  std::printf("%zu inputs and %llu mutations from seed %llu\n", inputs.size(),
-              static_cast<unsigned long long>(mutations), static_cast<unsigned long long>(seed));
+  const auto goes_on = [&](uint64_t done) {
+    if (seconds == 0) return done < mutations;
+    return std::chrono::steady_clock::now() - begin < std::chrono::seconds(seconds);
+  };
+  uint64_t done = 0;
+  for (; goes_on(done); ++done) run(mutate(inputs[rng.next_below(inputs.size())], inputs, rng));
+  std::printf("%zu inputs and %llu mutations from seed %llu\n", inputs.size(), static_cast<unsigned long long>(done),
+              static_cast<unsigned long long>(seed));
   return 0;
 }
