@@ -23,8 +23,7 @@ struct Opened {
 
 Opened open_case() {
   Opened opened;
-  const std::string config =
-      message(opened.runtime.get(), "OpenConfig", R"({"path": ")" + folder() + "\"}");
+  const std::string config = message(opened.runtime.get(), "OpenConfig", R"({"path": ")" + folder() + "\"}");
   invar_checkpoint* checkpoint = nullptr;
   EXPECT_EQ(text_of(invar_checkpoint_open(opened.runtime.get(), config.data(), config.size(), &checkpoint)), "ok");
   opened.checkpoint.reset(checkpoint);
@@ -52,8 +51,9 @@ TEST(CheckpointReader, DescribesEveryTensorWithItsRule) {
   }
   EXPECT_EQ(quantized, 14);
   invar_checkpoint_tensor tensor = INVAR_CHECKPOINT_TENSOR_INIT;
-  ASSERT_EQ(text_of(invar_checkpoint_describe(opened.checkpoint.get(), index_of(opened.checkpoint.get(), kName), &tensor)),
-            "ok");
+  ASSERT_EQ(
+      text_of(invar_checkpoint_describe(opened.checkpoint.get(), index_of(opened.checkpoint.get(), kName), &tensor)),
+      "ok");
   EXPECT_EQ(tensor.dtype, INVAR_DTYPE_FP8_E4M3);
   EXPECT_EQ(tensor.rank, 2);
   EXPECT_EQ(tensor.shape[0], 32);

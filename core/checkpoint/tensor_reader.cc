@@ -48,10 +48,10 @@ Status TensorReader::check_request(const TensorPlan& plan, int64_t first, int64_
   const DType stored = plan.source->dtype;
   const bool decodes = is_target(dtype) && (plan.quantized() || is_target(stored));
   if (!decodes && (plan.quantized() || dtype != stored)) {
-    return Error(Code::kInvalidArgument, "checkpoint.read_dtype",
-                 cat(label(plan), " is stored as ", name_of(stored), " and cannot be read as ", name_of(dtype),
-                     plan.quantized() || is_target(stored) ? ": ask for BF16, F16 or F32"
-                                                           : ": it is read as it is stored"));
+    return Error(
+        Code::kInvalidArgument, "checkpoint.read_dtype",
+        cat(label(plan), " is stored as ", name_of(stored), " and cannot be read as ", name_of(dtype),
+            plan.quantized() || is_target(stored) ? ": ask for BF16, F16 or F32" : ": it is read as it is stored"));
   }
   const int64_t row_elements = all == 0 ? 0 : element_count(plan.shape) / all;
   const int64_t needed = bytes_of(dtype, rows * row_elements);

@@ -38,8 +38,8 @@ class TensorReader {
   // Size of the first dimension; 1 for a scalar.
   static int64_t rows_of(const TensorPlan& plan) { return plan.shape.empty() ? 1 : plan.shape[0]; }
   // Rows [first, first + rows) as `dtype`: BF16, F16 or F32; what is not a float of 8 to 32 bits only as it is stored.
-  // They are written to the start of `out`, which holds at least their bytes. checkpoint.row_range, checkpoint.read_dtype, checkpoint.read_size, and the errors of
-  // Tile::convert.
+  // They are written to the start of `out`, which holds at least their bytes. checkpoint.row_range,
+  // checkpoint.read_dtype, checkpoint.read_size, and the errors of Tile::convert.
   Status read_rows(const TensorPlan& plan, int64_t first, int64_t rows, DType dtype, std::span<std::byte> out,
                    ThreadPool& pool, const CancelFlag* cancel) const;
 
