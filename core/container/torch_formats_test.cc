@@ -1,5 +1,5 @@
-// What PyTorch wrote, compared with what its own reader makes of it (testdata/make_torch.py), and what must be
-// refused.
+// What PyTorch and DeepSpeed wrote, compared with what their own readers make of it (testdata/make_torch.py and
+// make_deepspeed.py), and what must be refused.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -63,7 +63,10 @@ INSTANTIATE_TEST_SUITE_P(All, TorchFiles,
                          testing::Values(Fixture{"dtypes.pt", "dtypes", "torch"}, Fixture{"views.pt", "views", "torch"},
                                          Fixture{"legacy.pt", "legacy", "torch"},
                                          Fixture{"trainer.ckpt", "trainer", "torch"}, Fixture{"grid", "grid", "dcp"},
-                                         Fixture{"plain_dcp", "plain_dcp", "dcp"}),
+                                         Fixture{"plain_dcp", "plain_dcp", "dcp"},
+                                         Fixture{"zero1", "zero1", "deepspeed"}, Fixture{"zero2", "zero2", "deepspeed"},
+                                         Fixture{"zero3", "zero3", "deepspeed"},
+                                         Fixture{"universal", "universal", "universal"}),
                          [](const testing::TestParamInfo<Fixture>& info) { return std::string(info.param.expected); });
 
 TEST(TorchFormats, PairsOfFp4CountTwice) {
@@ -164,6 +167,22 @@ TEST_F(Damaged, DcpFoldersNameWhatIsWrong) {
   copy("grid", "/d");
   replace("/d/.metadata", "torch.distributed.checkpoint.filesystem", "torch.distributed.checkpoint.filesystEm");
   EXPECT_EQ(open("/d").reason(), "pickle.unsafe_global");
+}
+
+TEST_F(Damaged, ZeroFoldersNameWhatIsMissing) {
+  copy("zero2", "/z");
+  ASSERT_TRUE(open("/z").ok()) << open("/z").message();
+  const std::string tag = "/z/" + bytes("/z/latest");
+  ASSERT_TRUE(files.remove_all(tag + "/bf16_zero_pp_rank_2_mp_rank_00_optim_states.pt").ok());
+  EXPECT_EQ(open("/z").reason(), "deepspeed.missing_rank");
+  ASSERT_TRUE(files.remove_all(tag + "/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt").ok());
+  EXPECT_EQ(open("/z").reason(), "deepspeed.missing_rank");
+  copy("zero2", "/z");
+  files.put(tag + "/mp_rank_01_model_states.pt", bytes(tag + "/mp_rank_00_model_states.pt"));
+  EXPECT_EQ(open("/z").reason(), "deepspeed.model_parallel");
+  copy("zero2", "/y");
+  files.put("/y/latest", "../z");
+  EXPECT_EQ(open("/y").reason(), "index.unsafe_path");
 }
 
 TEST(TorchFolders, LinksInsideFoldersStayInside) {
