@@ -1,6 +1,7 @@
 /* The constants of invar/invar.h that hosts compare with. In Go they are constants of the hand-written layer. */
 #ifndef SWIGGO
 %javaconst(1);
+#define INVAR_ABI_VERSION 0
 #define INVAR_LOG_DEBUG 1
 #define INVAR_LOG_INFO 2
 #define INVAR_LOG_WARNING 3
