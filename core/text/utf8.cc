@@ -34,7 +34,7 @@ bool Utf8Checker::finish() {
   return bad_offset_ < 0;
 }
 
-bool is_utf8(std::string_view text) {
+bool valid_utf8(std::string_view text) {
   Utf8Checker checker;
   return checker.feed(text) && checker.finish();
 }

@@ -24,7 +24,7 @@ class Utf8Checker {
   unsigned char low_ = 0x80, high_ = 0xBF;  // bounds of the next one
 };
 
-bool is_utf8(std::string_view text);
+bool valid_utf8(std::string_view text);
 // Valid UTF-8: every sequence that begins a character and does not finish it becomes one U+FFFD, and so does every byte
 // that begins none (Unicode 15, 3.9, maximal subparts).
 std::string lossy_utf8(std::string_view text);

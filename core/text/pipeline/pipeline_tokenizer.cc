@@ -176,7 +176,7 @@ void PipelineTokenizer::give_scratch(std::unique_ptr<Scratch> scratch) const {
 void PipelineTokenizer::encode_to(std::string_view text, const EncodeOptions& options,
                                   std::vector<int32_t>* ids) const {
   std::string repaired;
-  if (!is_utf8(text)) text = repaired = lossy_utf8(text);
+  if (!valid_utf8(text)) text = repaired = lossy_utf8(text);
   auto scratch = take_scratch();
   if (options.add_special) ids->insert(ids->end(), before_.begin(), before_.end());
   const size_t begin = ids->size();
