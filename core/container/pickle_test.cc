@@ -5,7 +5,7 @@
 namespace invar {
 namespace {
 
-using namespace std::string_literals;
+using std::string_literals::operator""s;
 
 std::string reason(const std::string& bytes) { return Pickle::read("x.bin", bytes).status().reason(); }
 std::string message(const std::string& bytes) { return Pickle::read("x.bin", bytes).status().message(); }
