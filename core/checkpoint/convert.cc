@@ -40,10 +40,13 @@ struct Output {
   TileStats stats;
   std::vector<uint64_t> source_digests, target_digests;
 
+  // The source's checksum is taken in runs of so many of its bytes.
+  int64_t source_run() const { return kTileElements * std::max(1, bits_of(plan->source->dtype) / 8); }
   bool converts() const { return plan->quantized() || dtype != plan->source->dtype; }
 };
 
 // A run of elements of one output; bytes of a tensor that is copied, when its elements are narrower than a byte.
+// Without a target: a run of source bytes that is only read for its checksum, as a decoder reads in its own order.
 struct Piece {
   Output* output;
   const TensorInfo* target;
@@ -146,10 +149,15 @@ class Conversion {
     int workers = context_.pool.threads();
     if (config_.threads() > 0) workers = static_cast<int>(std::min<int64_t>(workers, config_.threads()));
     constexpr int64_t kInput = kTileElements * 8, kOutput = kTileElements * 4;  // the widest of each
-    const int64_t affordable = config_.memory_bytes() / (kInput + kOutput);
+    int64_t decoding = 0;
+    for (const TensorPlan& plan : layout_.tensors) {
+      if (plan.decodes()) decoding = std::max(decoding, kTileElements * 4 + plan.decoder->scratch_bytes());
+    }
+    const int64_t each = kInput + kOutput + decoding;
+    const int64_t affordable = config_.memory_bytes() / each;
     if (affordable < 1) {
       return Error(Code::kInvalidArgument, "config.out_of_range",
-                   cat("memory_bytes: is ", config_.memory_bytes(), "; at least ", kInput + kOutput, " are needed"));
+                   cat("memory_bytes: is ", config_.memory_bytes(), "; at least ", each, " are needed"));
     }
     workers = static_cast<int>(std::min<int64_t>(workers, affordable));
     TileOptions options;
@@ -162,7 +170,7 @@ class Conversion {
       workers_.back()->input.resize(kInput);
       workers_.back()->output.resize(kOutput);
     }
-    peak_buffer_bytes_ = workers * (kInput + kOutput);
+    peak_buffer_bytes_ = workers * each;
     // Headers and space of all files first: a full disk fails before the work.
     std::vector<SafetensorsWriter> writers;
     for (const Shard& shard : shards_.shards) {
@@ -191,12 +199,21 @@ class Conversion {
       }
       output->target_digests.resize(static_cast<size_t>((units + kTileElements - 1) / kTileElements));
       if (output->converts()) output->source_digests.resize(output->target_digests.size());
+      if (output->plan->decodes()) add_source_pieces(output, &pieces);
     }
     return run_pieces(context_.pool, static_cast<int>(workers_.size()), static_cast<int64_t>(pieces.size()),
                       context_.cancel, [&](int64_t piece, int worker) {
                         return write_piece(writer, pieces[static_cast<size_t>(piece)],
                                            *workers_[static_cast<size_t>(worker)]);
                       });
+  }
+
+  static void add_source_pieces(Output* output, std::vector<Piece>* pieces) {
+    const int64_t bytes = output->plan->source->byte_size(), run = output->source_run();
+    output->source_digests.resize(static_cast<size_t>((bytes + run - 1) / run));
+    for (int64_t first = 0; first < bytes; first += run) {
+      pieces->push_back({output, nullptr, first / run, first, std::min(run, bytes - first)});
+    }
   }
 
   struct Worker {
@@ -208,6 +225,13 @@ class Conversion {
   Status write_piece(SafetensorsWriter& writer, const Piece& piece, Worker& worker) {
     Output& output = *piece.output;
     const TensorInfo& source = *output.plan->source;
+    if (piece.target == nullptr) {
+      const std::span<std::byte> bytes(worker.input.data(), static_cast<size_t>(piece.count));
+      INVAR_TRY(folder_->read(source, piece.first, bytes));
+      output.source_digests[static_cast<size_t>(piece.index)] = worker.tile.hash(bytes);
+      return {};
+    }
+    if (output.plan->decodes()) return write_decoded(writer, piece, worker);
     const int64_t width = unit_bytes(source.dtype);
     const bool quantized = output.plan->quantized();
     const int64_t begin = quantized ? output.plan->stored_bytes(piece.first) : piece.first * width;
@@ -234,6 +258,22 @@ class Conversion {
       output.stats.add(stats);
     }
     progress(bytes);
+    return {};
+  }
+
+  Status write_decoded(SafetensorsWriter& writer, const Piece& piece, Worker& worker) {
+    Output& output = *piece.output;
+    TileStats stats;
+    INVAR_TRY(worker.tile.convert_decoded(*output.plan, piece.first, piece.count, worker.output.data(), &stats));
+    const int64_t wide = unit_bytes(output.dtype);
+    const std::span<const std::byte> result(worker.output.data(), static_cast<size_t>(piece.count * wide));
+    output.target_digests[static_cast<size_t>(piece.index)] = worker.tile.hash(result);
+    INVAR_TRY(writer.write(*piece.target, piece.first * wide, result));
+    {
+      std::lock_guard lock(stats_mutex_);
+      output.stats.add(stats);
+    }
+    progress(output.plan->stored_bytes(piece.count));
     return {};
   }
 

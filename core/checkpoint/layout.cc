@@ -35,6 +35,7 @@ constexpr AssumeKey kAssumeKeys[] = {
     {"unused_scale", "drop", [](const std::string& value) { return value == "drop"; }},
     {"u8_scales", "e8m0", [](const std::string& value) { return value == "e8m0"; }},
     {"e4m3", "fn or fnuz", [](const std::string& value) { return value == "fn" || value == "fnuz"; }},
+    {"bits", "1 to 8", [](const std::string& value) { return value.size() == 1 && value >= "1" && value <= "8"; }},
 };
 
 Status check_assumptions(const Assumptions& assume) {
@@ -60,8 +61,9 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
 
 // Names that mean a weight's scale wherever they stand.
 bool is_weight_scale_name(std::string_view name) {
-  return ends_with_any(name, {"weight_scale", "weight_scale_inv", ".scale_weight", ".qscale_weight", "_scale_inv",
-                              "_scales_inv", "weight_scale_2", "weight_global_scale"});
+  return ends_with_any(
+      name, {"weight_scale", "weight_scale_inv", ".scale_weight", ".qscale_weight", "_scale_inv", "_scales_inv",
+             "weight_scale_2", "weight_global_scale", ".pre_quant_scale", ".svdquant_lora_a", ".svdquant_lora_b"});
 }
 
 // Scales of activations and of the key-value cache: of no use to wider weights.
@@ -120,8 +122,7 @@ class Classifier {
       if (is_fp8(tensor.dtype)) return unscaled(tensor);
       return {};  // copied, dropped or used as a scale: decided when all weights are known
     }
-    adopt(std::move(readings[0]));
-    return {};
+    return adopt(std::move(readings[0]));
   }
 
   Status check_one_scale(const TensorInfo& tensor) {
@@ -187,28 +188,33 @@ class Classifier {
     reading.plan.name = tensor.name;
     reading.plan.shape = tensor.shape;
     reading.findings.push_back({"checkpoint.assumed_scale", cat(source_.label(tensor), " has no scale; 1 is assumed")});
-    adopt(std::move(reading));
-    return {};
+    return adopt(std::move(reading));
   }
 
-  void adopt(Reading reading) {
+  Status adopt(Reading reading) {
     TensorPlan& plan = reading.plan;
     const std::string relabelled = source_.assumed("e4m3");
     if (relabelled == "fnuz" && plan.code_dtype == DType::kE4M3FN) plan.code_dtype = DType::kE4M3FNUZ;
     if (relabelled == "fn" && plan.code_dtype == DType::kE4M3FNUZ) plan.code_dtype = DType::kE4M3FN;
+    if (!reading.marker) INVAR_TRY(fold_factors(source_, &reading));
     for (const ScaleTerm& scale : plan.scales) {
       used_.insert(scale.tensor);
       layout_.dropped.push_back({scale.tensor, "scale", plan.source->name});
+    }
+    for (const TensorInfo* helper : plan.helpers) {
+      // A helper may serve several weights, as fused projections share an order of columns.
+      if (used_.insert(helper).second) layout_.dropped.push_back({helper, "scale", plan.source->name});
     }
     layouts_.insert(plan.layout);
     if (reading.marker) {
       used_.insert(plan.source);
       layout_.dropped.push_back({plan.source, "drop", ""});
-      return;
+      return {};
     }
     for (Finding& finding : reading.findings) layout_.findings.push_back(std::move(finding));
     planned_.insert(plan.source);
     layout_.tensors.push_back(std::move(plan));
+    return {};
   }
 
   Status account_for_the_rest() {
@@ -278,6 +284,15 @@ int64_t ScaleGrid::scale_row(int64_t matrix_row) const {
     grid_row = std::upper_bound(row_ends.begin(), row_ends.end(), row) - row_ends.begin();
   }
   return ((shared ? 0 : matrix * grid_rows) + grid_row) * grid_cols;
+}
+
+int64_t TensorPlan::stored_bytes(int64_t count) const {
+  if (coding == Coding::kPackedFp4) return count / 2;
+  if (coding != Coding::kDecoder) return bytes_of(source->dtype, count);
+  const int64_t elements = element_count(shape);
+  if (elements == 0) return 0;
+  return static_cast<int64_t>(static_cast<double>(source->byte_size()) / static_cast<double>(elements) *
+                              static_cast<double>(count));
 }
 
 const TensorPlan* Layout::find(std::string_view source_name) const {

@@ -20,10 +20,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/checkpoint/decoder.h"
 #include "core/container/checkpoint_folder.h"
 
 namespace invar {
@@ -46,6 +48,7 @@ enum class Coding {
   kCopy,       // stay as they are
   kFloat,      // one 8-bit float an element (code_dtype)
   kPackedFp4,  // two E2M1 codes a byte along the last dimension, low nibble first
+  kDecoder,    // by TensorPlan::decoder
 };
 
 struct ScaleTerm {
@@ -62,15 +65,17 @@ struct TensorPlan {
   std::string layout;         // the producer's layout, "fp8-block-scale-inv"; empty for copies
   Coding coding = Coding::kCopy;
   DType code_dtype = DType::kUnspecified;
-  std::vector<ScaleTerm> scales;  // the second, if any, is one number for the whole tensor
-  std::string name;               // in the result
+  std::vector<ScaleTerm> scales;           // the second, if any, is one number for the whole tensor
+  std::shared_ptr<const Decoder> decoder;  // of kDecoder; its helper tensors are in `helpers`
+  std::vector<const TensorInfo*> helpers;  // used up beside the scales: zero points, code books, shapes
+  std::string name;                        // in the result
   std::vector<int64_t> shape;
 
   bool quantized() const { return coding != Coding::kCopy; }
-  // Stored bytes of `count` elements of `shape`; a run of packed elements begins and ends on whole bytes.
-  int64_t stored_bytes(int64_t count) const {
-    return coding == Coding::kPackedFp4 ? count / 2 : bytes_of(source->dtype, count);
-  }
+  bool decodes() const { return coding == Coding::kDecoder; }
+  // Stored bytes of `count` elements of `shape`; a run of packed elements begins and ends on whole bytes. Of kDecoder
+  // only their share, for progress.
+  int64_t stored_bytes(int64_t count) const;
 };
 
 // A stored tensor that is not in the result.

@@ -99,7 +99,8 @@ float result_value(DType dtype, const std::byte* values, int64_t index) {
   return decode(dtype, bits);
 }
 
-Tile::Tile(const CheckpointFolder& folder, const TileOptions& options) : folder_(folder), options_(options) {}
+Tile::Tile(const CheckpointFolder& folder, const TileOptions& options)
+    : folder_(folder), options_(options), values_(folder) {}
 
 Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> stored, std::byte* out,
                      TileStats* stats) {
@@ -142,6 +143,38 @@ Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std:
   }
   note_largest(out, n, &own);
   check_sample(plan, first, bytes, std::min(n, kReencodeSample), out, &own);
+  stats->add(own);
+  return {};
+}
+
+Status Tile::convert_decoded(const TensorPlan& plan, int64_t first, int64_t n, std::byte* out, TileStats* stats) {
+  const FpModeScope mode;
+  decoded_.resize(static_cast<size_t>(n));
+  INVAR_TRY(values_.read(plan, first, decoded_));
+  TileStats own;
+  const bool finite = amax_bits_f32(decoded_.data(), n, options_.level) < 0x7F800000u;
+  for (int64_t i = 0; i < n && !finite; ++i) {
+    const float value = decoded_[static_cast<size_t>(i)];
+    if (std::isfinite(value)) continue;
+    if (!options_.keep_nan) {
+      return Error(
+          Code::kDataLoss, "checkpoint.not_finite",
+          cat(join_path(folder_.path(), folder_.file_name(*plan.source)), ": tensor ", in_quotes(plan.source->name),
+              " (", plan.layout, ") has the value ", value, " at ", position_text(plan.shape, first + i),
+              ": a scale is not finite or too large; set nan_policy keep to convert it as it is"));
+    }
+    ++(std::isnan(value) ? own.codes.nan : own.codes.infinite);
+  }
+  if (finite && options_.target == DType::kBF16) {
+    convert_f32_to_bf16(decoded_.data(), reinterpret_cast<uint16_t*>(out), n, options_.level);
+  } else {
+    for (int64_t i = 0; i < n; ++i) {
+      const float value = decoded_[static_cast<size_t>(i)];
+      store(options_.target, false, value, value, out, i, &own);
+    }
+  }
+  own.codes.zero = std::count(decoded_.begin(), decoded_.end(), 0.0f);
+  note_largest(out, n, &own);
   stats->add(own);
   return {};
 }

@@ -15,6 +15,7 @@
 
 #include "core/checkpoint/scale_window.h"
 #include "core/checkpoint/tile_hash.h"
+#include "core/checkpoint/values.h"
 #include "core/numerics/codec.h"
 
 namespace invar {
@@ -49,6 +50,8 @@ class Tile {
   // checkpoint.nan_code, checkpoint.scale_zero (zero scale, non-zero code) and the errors of ScaleWindow::load.
   Status convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> stored, std::byte* out,
                  TileStats* stats);
+  // The same for a plan with a decoder, which reads its bytes itself. checkpoint.not_finite names the element.
+  Status convert_decoded(const TensorPlan& plan, int64_t first, int64_t n, std::byte* out, TileStats* stats);
   // A tensor that is not quantised, in another float dtype (BF16 or F16 to F16 or F32).
   void cast(DType from, std::span<const std::byte> values, std::byte* out, TileStats* stats);
 
@@ -67,7 +70,9 @@ class Tile {
   const CheckpointFolder& folder_;
   TileOptions options_;
   ScaleWindow scales_;
+  ValueReader values_;
   std::vector<uint8_t> unpacked_;
+  std::vector<float> decoded_;
 };
 
 // Packed E2M1 codes as E4M3 codes of the same values, one a byte: every E2M1 value is an E4M3 value.

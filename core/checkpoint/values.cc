@@ -1,6 +1,7 @@
 #include "core/checkpoint/values.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/numerics/formats.h"
@@ -84,9 +85,25 @@ Status ValueReader::read_any(const TensorPlan& plan, int64_t first, std::span<Va
 }
 
 Status ValueReader::read(const TensorPlan& plan, int64_t first, std::span<double> out) {
-  return read_any(plan, first, out);
+  if (!plan.decodes()) return read_any(plan, first, out);
+  std::array<float, 4096> run;
+  for (size_t done = 0; done < out.size();) {
+    const size_t here = std::min(run.size(), out.size() - done);
+    INVAR_TRY(read(plan, first + static_cast<int64_t>(done), std::span(run).first(here)));
+    std::copy_n(run.begin(), here, out.begin() + static_cast<int64_t>(done));
+    done += here;
+  }
+  return {};
 }
 Status ValueReader::read(const TensorPlan& plan, int64_t first, std::span<float> out) {
+  if (!plan.decodes()) return read_any(plan, first, out);
+  return out.empty() ? Status() : plan.decoder->decode(folder_, first, out, scratch_);
+}
+
+Status ValueReader::read(const TensorInfo& tensor, int64_t first, std::span<float> out) {
+  TensorPlan plan;
+  plan.source = &tensor;
+  plan.shape = tensor.shape;
   return read_any(plan, first, out);
 }
 

@@ -17,11 +17,14 @@ class ValueReader {
  public:
   explicit ValueReader(const CheckpointFolder& folder) : folder_(folder) {}
 
-  // Elements [first, first + out.size()). A product of an 8-bit float and an FP32 scale is exact in FP64.
+  // Elements [first, first + out.size()). A product of an 8-bit float and an FP32 scale is exact in FP64; values of a
+  // decoder are FP32 numbers.
   // checkpoint.unsupported_layout for formats that hold no numbers of their own (packed 4- and 6-bit, complex).
   Status read(const TensorPlan& plan, int64_t first, std::span<double> out);
   // The same rounded to FP32: what an FP32 product gives.
   Status read(const TensorPlan& plan, int64_t first, std::span<float> out);
+  // The stored numbers of a tensor as they are.
+  Status read(const TensorInfo& tensor, int64_t first, std::span<float> out);
 
  private:
   uint8_t code_at(const TensorPlan& plan, int64_t k) const;
@@ -31,6 +34,7 @@ class ValueReader {
   const CheckpointFolder& folder_;
   ScaleWindow scales_;
   std::vector<std::byte> bytes_;
+  DecoderScratch scratch_;
 };
 
 }  // namespace invar

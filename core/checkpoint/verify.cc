@@ -101,6 +101,8 @@ struct Piece {
 
 struct Buffers {
   std::vector<std::byte> source, result;
+  std::vector<float> values;
+  DecoderScratch scratch;
   ScaleWindow scales;
   std::vector<Expected> table;
   std::vector<char> tabulated;
@@ -229,7 +231,7 @@ class Verification {
     for (int64_t first = 0; first < units; first += kTileElements) {
       pieces->push_back({&plan, result, first, std::min(kTileElements, units - first)});
     }
-    if (plan.quantized()) reencode_checked_ += units;
+    if (plan.quantized() && !plan.decodes()) reencode_checked_ += units;
   }
 
   Status compare_values(const std::vector<Piece>& pieces) {
@@ -291,6 +293,7 @@ class Verification {
       return {};
     }
     const int64_t width = bits_of(to) / 8;
+    if (plan.decodes()) return compare_decoded(piece, buffers, difference);
     buffers.source.resize(static_cast<size_t>(plan.stored_bytes(piece.count)));
     buffers.result.resize(static_cast<size_t>(piece.count * width));
     INVAR_TRY(source_->read(*plan.source, plan.stored_bytes(piece.first), buffers.source));
@@ -305,6 +308,25 @@ class Verification {
       return {};
     }
     return compare_codes(piece, buffers, difference, mismatched);
+  }
+
+  Status compare_decoded(const Piece& piece, Buffers& buffers, Difference* difference) {
+    const TensorPlan& plan = *piece.plan;
+    const DType to = piece.result->dtype;
+    const int64_t width = bits_of(to) / 8;
+    buffers.result.resize(static_cast<size_t>(piece.count * width));
+    buffers.values.resize(static_cast<size_t>(piece.count));
+    INVAR_TRY(result_->read(*piece.result, piece.first * width, buffers.result));
+    const FpModeScope mode;
+    INVAR_TRY(plan.decoder->decode(*source_, piece.first, buffers.values, buffers.scratch));
+    for (int64_t i = 0; i < piece.count; ++i) {
+      const float value = buffers.values[static_cast<size_t>(i)];
+      const uint32_t bits = to == DType::kF32    ? std::bit_cast<uint32_t>(value)
+                            : to == DType::kBF16 ? bf16_from_f32(value)
+                                                 : f16_from_f32(value);
+      check(piece, buffers, i, {bits, std::isnan(value), true}, difference);
+    }
+    return {};
   }
 
   Status compare_codes(const Piece& piece, Buffers& buffers, Difference* difference, int64_t* mismatched) {

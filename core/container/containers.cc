@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/container/gguf.h"
 #include "core/container/safetensors.h"
 #include "core/container/torch_formats.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 1> kSafetensors = {".safetensors"};
 constexpr std::array<std::string_view, 4> kTorch = {".bin", ".pt", ".pth", ".ckpt"};
+constexpr std::array<std::string_view, 1> kGguf = {".gguf"};
 
 Result<std::unique_ptr<WeightFile>> open_safetensors(FileSystem& files, const std::string& path,
                                                      const ContainerLimits& limits, int file_index) {
@@ -22,6 +24,7 @@ Result<std::unique_ptr<WeightFile>> open_safetensors(FileSystem& files, const st
 constexpr FileFormat kFileFormats[] = {
     {"safetensors", kSafetensors, ".safetensors.index.json", nullptr, open_safetensors},
     {"torch", kTorch, ".bin.index.json", is_torch_weights, open_torch_file},
+    {"gguf", kGguf, "", nullptr, GgufFile::open},
 };
 
 constexpr FolderFormat kFolderFormats[] = {

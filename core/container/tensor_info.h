@@ -23,6 +23,9 @@ struct TensorInfo : TensorSpec {
   int file = 0;       // index into the folder's files; 0 in a single file
   int64_t begin = 0;  // bytes from the start of the file, not of the data part; only for order and reports
   int64_t end = 0;
+  // Of elements packed in blocks: the container's name of the format ("Q4_K"). `dtype` is then U8 and the last
+  // dimension of `shape` counts the bytes of a row's blocks. Empty for plain elements; static text.
+  std::string_view encoding = {};
 
   int64_t byte_size() const { return end - begin; }
 };

@@ -24,9 +24,6 @@ void unsupported_rule(const LayoutSource& source, const TensorInfo& tensor, std:
     DType dtype;  // kUnspecified: any
   };
   static constexpr Line kLines[] = {
-      {".weight", ".weight.absmax", "bitsandbytes 4-bit", DType::kU8},
-      {".weight_packed", ".weight_scale", "compressed-tensors packed integers", DType::kI32},
-      {"_blocks", "_scales", "gpt-oss MXFP4", DType::kU8},
       {"._weight_qdata", "._weight_scale", "TorchAO integers", DType::kI8},
       {".qweight", ".qzeros", "GPTQ or AWQ", DType::kI32},
   };

@@ -15,6 +15,10 @@ const std::vector<LayoutRule>& layout_rules() {
       modelopt_block_rule,       // rank-4 block scales, MXFP8
       packed_fp4_rule,           // MXFP4 and NVFP4
       power_of_two_values_rule,  // E8M0 as values
+      gguf_block_rule,           // GGUF: Q4_0 ... NVFP4
+      bitsandbytes_rule,         // NF4, FP4 and INT8
+      compressed_integer_rule,   // compressed-tensors pack-quantized and int-quantized
+      gpt_oss_rule,              // MXFP4 experts: _blocks and _scales
       unsupported_rule,          // known, not read yet
   };
   return rules;
@@ -136,6 +140,20 @@ Reading float_reading(const LayoutSource& source, const TensorInfo& weight, cons
     return reading;
   }
   reading.plan.scales.push_back({&scale, *dtype, source.assumed("scale") == "divides", std::move(grid)});
+  return reading;
+}
+
+Reading decoder_reading(const TensorInfo& weight, std::string rule, std::string layout, std::string name,
+                        std::vector<int64_t> shape, std::shared_ptr<const Decoder> decoder) {
+  Reading reading;
+  reading.declared = true;
+  reading.plan.source = &weight;
+  reading.plan.rule = std::move(rule);
+  reading.plan.layout = std::move(layout);
+  reading.plan.coding = Coding::kDecoder;
+  reading.plan.name = std::move(name);
+  reading.plan.shape = std::move(shape);
+  reading.plan.decoder = std::move(decoder);
   return reading;
 }
 

@@ -52,7 +52,14 @@ void torchao_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*)
 void dot_scale_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
 void modelopt_block_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
 void packed_fp4_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
+void gguf_block_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
+void bitsandbytes_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
+void compressed_integer_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
+void gpt_oss_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
 void unsupported_rule(const LayoutSource&, const TensorInfo&, std::vector<Reading>*);
+
+// What is done to a reading once it is chosen: factors beside the weight that belong into it (folded_factors.cc).
+Status fold_factors(const LayoutSource& source, Reading* reading);
 
 // Helpers for rules.
 
@@ -74,7 +81,10 @@ bool is_single(const TensorInfo& scale);  // one element, any rank
 // A reading of an 8-bit float weight with one scale tensor.
 Reading float_reading(const LayoutSource& source, const TensorInfo& weight, const TensorInfo& scale, ScaleGrid grid,
                       std::string rule, std::string layout, bool declared, bool power_of_two_bytes);
-// The same, failed.
+// A reading through a decoder; `shape` and `name` of the result. Scales and helpers are added by the rule.
+Reading decoder_reading(const TensorInfo& weight, std::string rule, std::string layout, std::string name,
+                        std::vector<int64_t> shape, std::shared_ptr<const Decoder> decoder);
+// The same as float_reading, failed.
 Reading failed_reading(const TensorInfo& weight, std::string layout, bool declared, Status status);
 Status scale_shape_error(const LayoutSource& source, const TensorInfo& weight, const TensorInfo& scale,
                          const ScaleGrid& grid, std::string_view why);

@@ -45,9 +45,14 @@ Status QuantizedWeights::read(size_t index, const ParameterSpec&, int64_t first,
   if (!plan.quantized()) return read_plain(plan, first, count, out);
   for (int64_t done = 0; done < count;) {
     const int64_t here = std::min(kTileElements, count - done);
+    TileStats stats;
+    if (plan.decodes()) {
+      INVAR_TRY(tile_.convert_decoded(plan, first + done, here, reinterpret_cast<std::byte*>(out + done), &stats));
+      done += here;
+      continue;
+    }
     staging_.resize(static_cast<size_t>(plan.stored_bytes(here)));
     INVAR_TRY(folder_->read(*plan.source, plan.stored_bytes(first + done), staging_));
-    TileStats stats;
     INVAR_TRY(tile_.convert(plan, first + done, staging_, reinterpret_cast<std::byte*>(out + done), &stats));
     done += here;
   }
