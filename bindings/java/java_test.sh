@@ -1,6 +1,6 @@
 #!/bin/bash
-# java_test.sh JAR OPTION... : JUnit 5 on the tests of a jar, under -Xcheck:jni; what that prints about native code is a
-# failure. Options starting with - go to Java, others choose test classes.
+# java_test.sh JAR OPTION... : JUnit 5 on the tests of a jar; what -Xcheck:jni prints about native code is a failure.
+# Options starting with - go to Java, others choose test classes.
 set -euo pipefail
 jar=$1
 shift
@@ -12,9 +12,9 @@ for option in "$@"; do
   esac
 done
 share=/usr/share/java
-classpath=$jar:bindings/java/classes.jar:$share/protobuf.jar
+classpath=$jar:$PWD/bindings/java/classes.jar:$share/protobuf.jar
 for part in junit-platform-{console,launcher,engine,commons,reporting} junit-jupiter-{api,engine,params} \
-  opentest4j opentest4j-reporting-{events,schema} apiguardian-api picocli univocity-parsers; do
+  opentest4j opentest4j-reporting-{events,schema} apiguardian-api picocli univocity-parsers gson; do
   classpath=$classpath:$share/$part.jar
 done
 # The library reads no links that leave a folder, and a sandbox holds nothing else.
@@ -22,8 +22,9 @@ cp -rL tests/cases "$TEST_TMPDIR/cases"
 log=$TEST_TMPDIR/log
 reports=$TEST_TMPDIR/reports
 status=0
-java -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xcheck:jni -Xmx256m -Dfile.encoding=UTF-8 -Djava.io.tmpdir="$TEST_TMPDIR" \
-  -Dinvar.library.path="$PWD/bindings/java/native" -Dinvar.cases="$TEST_TMPDIR/cases" "${java_options[@]}" \
+java -XX:-UsePerfData -Xmx256m -Dfile.encoding=UTF-8 -Djava.io.tmpdir="$TEST_TMPDIR" \
+  -Dinvar.library.path="$PWD/bindings/java/native" \
+  -Dinvar.jar="$PWD/bindings/java/invar.jar" -Dinvar.other="$PWD/bindings/java/libother_abi.so" -Dinvar.cases="$TEST_TMPDIR/cases" "${java_options[@]}" \
   -cp "$classpath" org.junit.platform.console.ConsoleLauncher --disable-banner --disable-ansi-colors \
   --details tree --reports-dir "$reports" "${select[@]}" >"$log" 2>&1 || status=$?
 cat "$log"

@@ -21,6 +21,7 @@ import dev.invar.v1.InfoReport;
 import dev.invar.v1.InspectConfig;
 import dev.invar.v1.InspectReport;
 import dev.invar.v1.LoadConfig;
+import dev.invar.v1.OpenConfig;
 import dev.invar.v1.OptimizerConfig;
 import dev.invar.v1.TrainConfig;
 import dev.invar.v1.VerifyConfig;
@@ -376,6 +377,18 @@ public final class InvarRuntime implements AutoCloseable {
   }
 
   // ---- What is made from a runtime
+
+  /**
+   * Opens a checkpoint for reading tensor by tensor. Every tensor gets exactly one rule, or this fails as a conversion
+   * would.
+   *
+   * @param config which one
+   * @return the checkpoint
+   */
+  public Checkpoint openCheckpoint(OpenConfig config) {
+    byte[] bytes = config.toByteArray();
+    return new Checkpoint(handle.call(raw -> new dev.invar.raw.Checkpoint(raw, bytes)));
+  }
 
   /**
    * Loads a model for evaluation and generation.

@@ -8,9 +8,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.invar.v1.ConvertConfig;
 import dev.invar.v1.ConvertReport;
+import dev.invar.v1.DType;
 import dev.invar.v1.DiffConfig;
 import dev.invar.v1.InspectConfig;
+import dev.invar.v1.OpenConfig;
 import dev.invar.v1.VerifyConfig;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
@@ -68,6 +71,39 @@ class CheckpointTest extends Fixture {
     assertEquals(Code.NOT_FOUND, failure.code());
     assertTrue(failure.getMessage().contains("/absent"));
     assertFalse(Files.exists(folder.resolve("bf16")));
+  }
+
+  @Test
+  void decodesRowsIntoTheHostsMemory() {
+    var open = OpenConfig.newBuilder().setPath(testCase("fg-llama-b32/input").toString()).build();
+    try (Checkpoint checkpoint = runtime.openCheckpoint(open)) {
+      Checkpoint.Entry entry =
+          checkpoint.entries().stream().filter(Checkpoint.Entry::quantized).findFirst().orElseThrow();
+      assertEquals(entry, checkpoint.find(entry.name()));
+      assertEquals("block_scale", entry.rule());
+      ByteBuffer all = direct((int) (entry.elements() * 4));
+      checkpoint.read(entry, DType.DTYPE_FP32, all);
+      assertEquals(0, all.remaining());
+      int row = (int) (entry.elements() / entry.rows()) * 4;
+      ByteBuffer one = direct(4 + row);
+      one.position(4);
+      checkpoint.readRows(entry, 1, 1, DType.DTYPE_FP32, one, null);
+      assertEquals(all.slice(row, row), one.slice(4, row));
+
+      assertEquals(
+          "checkpoint.row_range",
+          failure(() -> checkpoint.readRows(entry, entry.rows(), 1, DType.DTYPE_FP32, direct(row), null)).reason());
+      assertEquals(
+          "checkpoint.read_size",
+          failure(() -> checkpoint.read(entry, DType.DTYPE_FP32, direct(row - 1))).reason());
+      assertEquals("checkpoint.no_tensor", failure(() -> checkpoint.find("absent")).reason());
+      assertThrows(
+          IllegalArgumentException.class,
+          () -> checkpoint.read(entry, DType.DTYPE_FP32, ByteBuffer.allocate(row)));
+    }
+    Checkpoint closed = runtime.openCheckpoint(open);
+    closed.close();
+    assertThrows(IllegalStateException.class, () -> closed.find("a"));
   }
 
   @Test
