@@ -44,22 +44,23 @@ class DcpReader {
     INVAR_TRY(read_places(root.find("storage_data")));
     const PickleValue tensors = root.find("state_dict_metadata");
     if (!tensors.is(PickleKind::kDict)) return bad("has no \"state_dict_metadata\"");
-    std::vector<std::string> others;
+    std::string_view other;
+    size_t others = 0;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const std::string_view name = tensors.key(i).text();
       if (!tensors.key(i).is(PickleKind::kText)) return bad("names an entry by something that is no text");
       const std::string_view kind = tensors.value(i).callee();
       if (kind == cat(kModule, "BytesStorageMetadata")) {
-        others.emplace_back(name);
+        if (others++ == 0) other = name;
       } else if (kind == cat(kModule, "TensorStorageMetadata")) {
         INVAR_TRY(read_tensor(name, tensors.value(i)));
       } else {
         return bad(cat("describes ", in_quotes(name), " by something that is no tensor"));
       }
     }
-    if (!others.empty()) {
-      made_->find("other_values", cat(path, ": values that are no tensors were left out: ", in_quotes(others[0]),
-                                      others.size() > 1 ? cat(" and ", others.size() - 1, " more") : ""));
+    if (others > 0) {
+      made_->find("other_values",
+                  cat(path, ": ", others, " values that are no tensors were left out, ", in_quotes(other), " first"));
     }
     INVAR_TRY(made_->finish());
     return std::unique_ptr<WeightFile>(std::move(made_));
@@ -85,6 +86,9 @@ class DcpReader {
         return bad(cat("entry ", i, " of its storage data is damaged"));
       }
       if (!offset) continue;  // bytes, not a tensor
+      if (static_cast<int64_t>(key.find("fqn").text().size()) > limits_.name_bytes) {
+        return bad(cat("entry ", i, " of its storage data has a name of ", key.find("fqn").text().size(), " bytes"));
+      }
       if (transforms.size() > 0) {
         return bad_tensor(
             "dcp.transformed", key.find("fqn").text(),

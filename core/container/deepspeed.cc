@@ -16,6 +16,7 @@ namespace invar {
 namespace {
 
 constexpr std::string_view kOptimStates = "_optim_states.pt", kModelStates = "_model_states.pt";
+constexpr size_t kLongestName = 4096;
 constexpr std::string_view kModelFile = "mp_rank_00_model_states.pt";
 
 // The number behind `mark` in a file name; nothing when it is not there.
@@ -27,6 +28,23 @@ std::optional<int> number_after(std::string_view name, std::string_view mark) {
     number = number * 10 + (name[i] - '0');
   }
   return digits == 0 ? std::optional<int>() : number;
+}
+
+using Entries = std::map<std::string_view, PickleValue>;
+
+// The dict's entries for many look-ups.
+Entries entries_of(PickleValue dict) {
+  Entries entries;
+  for (size_t i = 0; i < dict.size(); ++i) {
+    const std::string_view name = dict.key(i).text();
+    if (name.size() <= kLongestName) entries.insert_or_assign(name, dict.value(i));
+  }
+  return entries;
+}
+
+PickleValue value_or_none(const Entries& entries, std::string_view name, PickleValue none) {
+  const auto it = entries.find(name);
+  return it == entries.end() ? none : it->second;
 }
 
 // A run of elements in a file, one after the other.
@@ -129,8 +147,11 @@ class ZeroReader {
       Shapes& shapes = shapes_.emplace_back();
       for (size_t i = 0; i < group.size(); ++i) {
         const auto shape = group.value(i).sizes();
-        if (!group.key(i).is(PickleKind::kText) || !shape) return bad("deepspeed.bad_partition", "a shape is damaged");
-        shapes.emplace_back(group.key(i).text(), *shape);
+        const std::string_view name = group.key(i).text();
+        if (!group.key(i).is(PickleKind::kText) || !shape || name.size() > kLongestName) {
+          return bad("deepspeed.bad_partition", "a name or shape of its param_shapes is damaged");
+        }
+        shapes.emplace_back(name, *shape);
       }
     }
     if (shapes_.empty()) return bad("deepspeed.bad_partition", "names no parameters (param_shapes)");
@@ -190,22 +211,21 @@ class ZeroReader {
       }
       ranks.push_back(std::move(runs));
     }
-    for (size_t g = 0; g < shapes_.size(); ++g) INVAR_TRY(join_group(g, ranks));
+    std::vector<PickleValue> mappings;  // of each rank, a list of dicts
+    for (const TorchArchive& rank : ranks_) mappings.push_back(states(rank).find("param_slice_mappings"));
+    for (size_t g = 0; g < shapes_.size(); ++g) INVAR_TRY(join_group(g, ranks, mappings));
     return {};
   }
 
-  Status join_group(size_t g, const std::vector<std::vector<Run>>& ranks) {
+  Status join_group(size_t g, const std::vector<std::vector<Run>>& ranks, const std::vector<PickleValue>& mappings) {
     int64_t available = 0, offset = 0;
     bool mapped = true;
     for (size_t r = 0; r < ranks.size(); ++r) {
       available += ranks[r][g].count;
-      mapped = mapped && states(ranks_[r]).find("param_slice_mappings").item(g).is(PickleKind::kDict);
+      mapped = mapped && mappings[r].item(g).is(PickleKind::kDict);
     }
-    std::vector<std::map<std::string_view, PickleValue>> fragments(mapped ? ranks.size() : 0);
-    for (size_t r = 0; r < fragments.size(); ++r) {
-      const PickleValue mapping = states(ranks_[r]).find("param_slice_mappings").item(g);
-      for (size_t i = 0; i < mapping.size(); ++i) fragments[r].emplace(mapping.key(i).text(), mapping.value(i));
-    }
+    std::vector<Entries> fragments;
+    for (size_t r = 0; mapped && r < ranks.size(); ++r) fragments.push_back(entries_of(mappings[r].item(g)));
     for (const auto& [name, shape] : shapes_[g]) {
       INVAR_ASSIGN(const int64_t count, elements(name, shape));
       std::vector<StoredBox> runs;
@@ -250,8 +270,12 @@ class ZeroReader {
   Status join_stage3() {
     const auto world = static_cast<int64_t>(ranks_.size());
     std::vector<std::vector<Run>> ranks;
+    std::vector<std::vector<int64_t>> ends;  // where each run ends, in elements of the rank
     for (size_t r = 0; r < ranks_.size(); ++r) {
       INVAR_ASSIGN(auto runs, flat_groups(r, "fp32_flat_groups"));
+      int64_t end = 0;
+      ends.emplace_back();
+      for (const Run& run : runs) ends.back().push_back(end += run.count);
       ranks.push_back(std::move(runs));
     }
     int64_t offset = 0;
@@ -262,7 +286,8 @@ class ZeroReader {
         std::vector<StoredBox> runs;
         for (int64_t r = 0; r < world; ++r) {
           const int64_t begin = std::min(count, r * part), n = std::min(part, count - begin);
-          if (!collect(ranks[static_cast<size_t>(r)], offset, n, begin, &runs)) {
+          const auto rank = static_cast<size_t>(r);
+          if (!collect(ranks[rank], ends[rank], offset, n, begin, &runs)) {
             return bad("deepspeed.bad_partition",
                        cat("the part of tensor ", in_quotes(name), " on rank ", r, " leaves its partition"));
           }
@@ -271,9 +296,8 @@ class ZeroReader {
         INVAR_TRY(add(name, DType::kF32, shape, std::move(runs)));
       }
     }
-    for (const auto& runs : ranks) {
-      int64_t available = 0;
-      for (const Run& run : runs) available += run.count;
+    for (const auto& rank : ends) {
+      const int64_t available = rank.empty() ? 0 : rank.back();
       if (available == offset) continue;
       return bad("deepspeed.bad_partition", cat("the parts of the parameters have ", offset, " elements, a partition ",
                                                 available, ": a file is damaged"));
@@ -283,18 +307,15 @@ class ZeroReader {
 
   // Elements [first, first + n) of the runs seen as one, which lie at `at` of the tensor. False when they are too
   // short.
-  static bool collect(const std::vector<Run>& runs, int64_t first, int64_t n, int64_t at, std::vector<StoredBox>* out) {
-    for (const Run& run : runs) {
-      if (n == 0) return true;
-      if (first >= run.count) {
-        first -= run.count;
-        continue;
-      }
-      const int64_t here = std::min(n, run.count - first);
-      out->push_back(run.part(first, here, at));
+  static bool collect(const std::vector<Run>& runs, const std::vector<int64_t>& ends, int64_t first, int64_t n,
+                      int64_t at, std::vector<StoredBox>* out) {
+    auto r = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), first) - ends.begin());
+    for (; n > 0 && r < runs.size(); ++r) {
+      const int64_t skip = first - (ends[r] - runs[r].count), here = std::min(n, runs[r].count - skip);
+      if (here > 0) out->push_back(runs[r].part(skip, here, at));
       at += here;
       n -= here;
-      first = 0;
+      first += here;
     }
     return n == 0;
   }
@@ -302,7 +323,12 @@ class ZeroReader {
   // Parameters that were not trained: whole in stages 1 and 2, in parts on every rank in stage 3.
   Status join_frozen() {
     const PickleValue shapes = models_[0].root().find("frozen_param_shapes");
+    std::vector<Entries> fragments;
+    for (const TorchArchive& model : models_) {
+      fragments.push_back(entries_of(model.root().find("frozen_param_fragments")));
+    }
     for (size_t i = 0; i < shapes.size(); ++i) {
+      if (shapes.key(i).text().size() > kLongestName) return bad("deepspeed.bad_partition", "a name is too long");
       const std::string name(shapes.key(i).text());
       const auto shape = shapes.value(i).sizes();
       if (!shape) return bad("deepspeed.bad_partition", cat("tensor ", in_quotes(name), " has no shape"));
@@ -311,7 +337,7 @@ class ZeroReader {
       DType dtype = DType::kUnspecified;
       int64_t at = 0;
       for (size_t r = 0; r < (stage_ == 3 ? models_.size() : 1) && at < count; ++r) {
-        const PickleValue fragment = models_[r].root().find("frozen_param_fragments").find(name);
+        const PickleValue fragment = value_or_none(fragments[r], name, models_[r].root());
         INVAR_ASSIGN(const Run run, run_of(models_[r], fragment, name));
         if (r > 0 && run.dtype != dtype)
           return bad("deepspeed.bad_partition", cat(in_quotes(name), " changes its dtype"));
@@ -327,10 +353,12 @@ class ZeroReader {
   }
 
   Status read_buffers() {
-    const PickleValue names = models_[0].root().find("buffer_names"), module = models_[0].root().find("module");
+    const PickleValue names = models_[0].root().find("buffer_names");
+    const Entries module = entries_of(models_[0].root().find("module"));
     for (size_t i = 0; i < names.size(); ++i) {
+      if (names.item(i).text().size() > kLongestName) return bad("deepspeed.bad_partition", "a name is too long");
       const std::string name(names.item(i).text());
-      INVAR_ASSIGN(auto tensor, models_[0].tensor(module.find(name), name));
+      INVAR_ASSIGN(auto tensor, models_[0].tensor(value_or_none(module, name, names), name));
       if (!tensor) return bad("deepspeed.bad_partition", cat("buffer ", in_quotes(name), " is missing"));
       INVAR_TRY(made_->add({name, tensor->dtype, tensor->shape}, {tensor->box}));
     }
@@ -354,6 +382,7 @@ class ZeroReader {
     if (ranks_.empty()) return {};  // the module names both
     const PickleValue shared = models_[0].root().find("shared_params");
     for (size_t i = 0; i < shared.size(); ++i) {
+      if (shared.key(i).text().size() > kLongestName || shared.value(i).text().size() > kLongestName) continue;
       const auto original = flat_.find(std::string(shared.value(i).text()));
       if (original == flat_.end() || flat_.count(std::string(shared.key(i).text())) != 0) continue;
       const Flat& same = original->second;

@@ -55,7 +55,12 @@ PickleValue PickleValue::value(size_t i) const {
 }
 
 PickleValue PickleValue::find(std::string_view wanted) const {
-  if (is(PickleKind::kObject)) return state().is(PickleKind::kDict) ? state().find(wanted) : PickleValue(pickle_, 0);
+  // A class has few fields; without the bound many objects could share one state that takes long to search.
+  constexpr size_t kMostFields = 64;
+  if (is(PickleKind::kObject)) {
+    const bool searched = state().is(PickleKind::kDict) && state().size() <= kMostFields;
+    return searched ? state().find(wanted) : PickleValue(pickle_, 0);
+  }
   if (!is(PickleKind::kDict)) return {pickle_, 0};
   for (size_t i = size(); i-- > 0;) {
     if (key(i).is(PickleKind::kText) && key(i).text() == wanted) return value(i);

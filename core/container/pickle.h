@@ -54,7 +54,8 @@ class PickleValue {
   PickleValue item(size_t i) const;        // of a tuple or list
   PickleValue key(size_t i) const;         // of a dict, in the order of the file
   PickleValue value(size_t i) const;
-  // The dict's last entry with this text as key; None when there is none. Of an object: of its state.
+  // The dict's last entry with this text as key; None when there is none. Of an object: of its state, when that has at
+  // most 64 entries. Takes time in the size of the dict: make a map for many look-ups.
   PickleValue find(std::string_view key) const;
   // Of a call or object: the name of the function or class; the arguments (a tuple); of an object its state.
   // Of a persistent reference: arguments() is what identifies it.

@@ -77,7 +77,9 @@ Result<StorageReference> storage_reference(PickleValue value, const std::string&
   }
   if (tuple.size() > 5 && !tuple.item(5).is(PickleKind::kNone)) return bad("refers to a view of a storage");
   StorageReference reference;
+  constexpr size_t kLongestKey = 4096;  // keys are compared often
   reference.key = tuple.item(2).text();
+  if (reference.key.size() > kLongestKey) return bad("refers to a storage by a key of many bytes");
   reference.dtype = find_type(kStorages, tuple.item(1).text());
   if (reference.dtype == DType::kUnspecified) {
     return bad(cat("lies in a ", in_quotes(tuple.item(1).text()), ", whose dtype cannot be read"));

@@ -14,6 +14,8 @@ constexpr std::string_view kWeightKeys[] = {"state_dict", "model_state_dict", "m
 
 // Walks nested dicts and lists; every tensor gets the keys on the way to it as its name.
 class StateDict {
+  static constexpr size_t kLongestName = 4096, kNamed = 6;
+
  public:
   StateDict(const TorchArchive& archive, PiecesFile& file) : archive_(archive), file_(file) {}
 
@@ -24,7 +26,7 @@ class StateDict {
       const PickleValue inner = root.find(key);
       if (!inner.is(PickleKind::kDict) || !holds_tensors(inner)) continue;
       for (size_t i = 0; i < root.size(); ++i) {
-        if (root.key(i).text() != key) left_out.push_back(name_of_key(root.key(i), i));
+        if (root.key(i).text() != key && left_out.size() < kNamed) left_out.push_back(name_of_key(root.key(i), i));
       }
       root = inner;
       break;
@@ -33,8 +35,9 @@ class StateDict {
     if (!left_out.empty()) {
       file_.find("other_states", cat(file_.path(), ": only the weights were read, not ", some_of(left_out)));
     }
-    if (!others_.empty()) {
-      file_.find("other_values", cat(file_.path(), ": values that are no tensors were left out: ", some_of(others_)));
+    if (others_ > 0) {
+      file_.find("other_values", cat(file_.path(), ": ", others_,
+                                     " values that are no tensors were left out: ", some_of(named_others_)));
     }
     return {};
   }
@@ -65,6 +68,7 @@ class StateDict {
     };
     // A list may be reached on many ways: without this bound a small pickle could stand for endless names.
     if (++visits_ > 4 * archive_.pickle().values() + 16) return bad(" is reached again and again");
+    if (name.size() > kLongestName) return bad(" has a name that is too long");
     const bool dict = value.is(PickleKind::kDict);
     if (dict || value.is(PickleKind::kList) || value.is(PickleKind::kTuple)) {
       if (depth >= kDeepest) return bad(cat(" is nested more than ", kDeepest, " deep"));
@@ -76,7 +80,7 @@ class StateDict {
     }
     INVAR_ASSIGN(auto tensor, archive_.tensor(value, name));
     if (!tensor) {
-      others_.push_back(name);
+      if (++others_ <= kNamed) named_others_.push_back(name);
       return {};
     }
     return file_.add({name.empty() ? "tensor" : name, tensor->dtype, tensor->shape}, {tensor->box});
@@ -84,7 +88,8 @@ class StateDict {
 
   const TorchArchive& archive_;
   PiecesFile& file_;
-  std::vector<std::string> others_;
+  std::vector<std::string> named_others_;
+  size_t others_ = 0;  // values that are no tensors
   size_t visits_ = 0;
 };
 
@@ -102,8 +107,9 @@ Result<std::unique_ptr<WeightFile>> open_torch_file(FileSystem& files, const std
 }
 
 bool is_torch_weights(std::string_view name) {
-  static constexpr std::string_view kStates[] = {"training_args", "optimizer",     "scheduler", "scaler",
-                                                 "rng_state",     "random_states", "sampler",   "trainer_state"};
+  static constexpr std::string_view kStates[] = {"training_args", "optimizer", "scheduler",
+                                                 "scaler",        "openvino",  "rng_state",
+                                                 "random_states", "sampler",   "trainer_state"};
   if (name.find("_states.") != std::string_view::npos) return false;  // DeepSpeed's
   return std::none_of(std::begin(kStates), std::end(kStates),
                       [name](std::string_view state) { return name.starts_with(state); });
