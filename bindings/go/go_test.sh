@@ -1,0 +1,54 @@
+#!/bin/bash
+# The Go module's tests, offline, on a copy of the sources beside a staged install that pkg-config finds:
+#   go_test.sh tests   vet, staticcheck where it is installed, tests and examples with cgo's pointer checks
+#   go_test.sh race    the tests under the race detector
+#   go_test.sh leaks   ten thousand calls of each kind
+#   go_test.sh drift   the generated code is what the interface and the protos give
+set -euo pipefail
+root=$PWD
+skip() { echo "SKIPPED: $*"; exit 0; }
+
+command -v go >/dev/null || skip "no go; the module needs Go 1.23 or newer"
+version=$(go env GOVERSION | sed 's/^go//')
+[ "$(printf '%s\n' 1.23 "$version" | sort -V | head -n 1)" = 1.23 ] || skip "go $version is older than 1.23"
+command -v pkg-config >/dev/null || skip "no pkg-config"
+
+work=$TEST_TMPDIR/work
+mkdir -p "$work"
+cp -rL bindings c_api proto tests "$work/"
+chmod -R u+w "$work"
+prefix=$TEST_TMPDIR/prefix
+mkdir -p "$prefix/lib/pkgconfig" "$prefix/include/invar"
+cp "$work/c_api/include/invar/invar.h" "$prefix/include/invar/"
+cp "$work/c_api/libinvar.so.0" "$prefix/lib/"
+ln -s libinvar.so.0 "$prefix/lib/libinvar.so"
+sed 's/@VERSION@/0.1.0/' "$work/c_api/invar.pc.in" >"$prefix/lib/pkgconfig/invar.pc"
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib INVAR_TEST_ROOT=$work
+export GOPROXY=off GOTOOLCHAIN=local GOFLAGS=-mod=readonly CGO_ENABLED=1 TMPDIR=$TEST_TMPDIR
+# Go's standard library takes most of a cold build: its objects outlive the test.
+export GOCACHE=${HOME:?}/.cache/invar/go
+cd "$work/bindings/go"
+go mod verify >/dev/null || skip "the modules of go.sum are not in the module cache: run tools/setup"
+
+case "$1" in
+  tests)
+    go vet ./...
+    [ -z "$(gofmt -l .)" ] || { echo "gofmt would change:"; gofmt -l .; exit 1; }
+    if command -v staticcheck >/dev/null; then staticcheck ./...; else echo "SKIPPED: no staticcheck"; fi
+    GODEBUG=cgocheck=1 go test -count=1 ./...
+    ;;
+  race) go test -count=1 -race ./... ;;
+  leaks) INVAR_LEAKS=1 go test -count=1 -run 'Leak|Overhead' -v . ;;
+  drift)
+    command -v swig >/dev/null || skip "no swig"
+    swig -version | grep -q 'Version 4\.1\.0' || skip "the committed code is that of SWIG 4.1.0"
+    command -v protoc >/dev/null || skip "no protoc"
+    mkdir "$TEST_TMPDIR/fresh"
+    ./generate "$TEST_TMPDIR/fresh"
+    for part in internal/raw/raw.go internal/raw/raw_wrap.inc invarv1; do
+      diff -r -I '^// *protoc' "$part" "$TEST_TMPDIR/fresh/$part" || { echo "run bindings/go/generate and commit what it writes"; exit 1; }
+    done
+    echo "the generated code is current"
+    ;;
+  *) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac
