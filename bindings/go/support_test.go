@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"invar.dev/invar"
 	"invar.dev/invar/invarv1"
@@ -159,4 +160,20 @@ func ids(count int) []int32 {
 		made[i] = int32(97 + i%7)
 	}
 	return made
+}
+
+// loadInto puts a folder's files into an fs.FS in memory.
+func loadInto(files fstest.MapFS, folder, name string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			return err
+		}
+		files[name+"/"+entry.Name()] = &fstest.MapFile{Data: content}
+	}
+	return nil
 }
