@@ -7,7 +7,9 @@
 #include <mutex>
 
 #include "core/checkpoint/convert_quantized.h"
+#include "core/checkpoint/folder_lock.h"
 #include "core/checkpoint/layout.h"
+#include "core/checkpoint/resumable_folder.h"
 #include "core/checkpoint/side_files.h"
 #include "core/checkpoint/tile.h"
 #include "core/checkpoint/tile_runner.h"
@@ -39,6 +41,9 @@ struct Output {
   std::string rule;
   TileStats stats;
   std::vector<uint64_t> source_digests, target_digests;
+
+  // The line of the report, where an earlier run made it.
+  const v1::ConvertedTensor* recorded = nullptr;
 
   // The source's checksum is taken in runs of so many of its bytes.
   int64_t source_run() const { return kTileElements * std::max(1, bits_of(plan->source->dtype) / 8); }
@@ -88,8 +93,10 @@ class Conversion {
     INVAR_ASSIGN(side_files_, plan_side_files(*folder_, side_options));
     plan_outputs();
     if (!config_.dry_run()) {
-      INVAR_ASSIGN(auto staged, StagedDirectory::create(context_.files, config_.destination()));
-      INVAR_TRY(write(staged.path()));
+      INVAR_ASSIGN(const FolderLock lock, FolderLock::take(context_.files, config_.destination()));
+      INVAR_ASSIGN(auto staged, ResumableFolder::open(context_.files, config_.destination(), fingerprint(stamps),
+                                                      /*resume=*/true));
+      INVAR_TRY(write(staged));
       INVAR_TRY(check_unchanged(stamps));
       if (config_.verify()) INVAR_TRY(verify_staged(config_, staged.path(), context_, &report_));
       INVAR_TRY(check_cancel(context_.cancel));
@@ -100,6 +107,23 @@ class Conversion {
   }
 
  private:
+  // What must be the same for a run to go on where another stopped.
+  std::string fingerprint(const std::vector<SourceStamp>& stamps) const {
+    v1::ConvertConfig same = config_;
+    same.clear_threads();
+    same.clear_memory_bytes();
+    same.clear_verify();
+    same.clear_calibrate();
+    same.clear_assume();  // maps serialise in any order
+    std::string text = cat("invar conversion 1\n", same.SerializeAsString());
+    for (const auto& [key, value] :
+         std::map<std::string, std::string>(config_.assume().begin(), config_.assume().end())) {
+      text += cat("\n", key, "=", value);
+    }
+    for (const SourceStamp& stamp : stamps) text += cat("\n", stamp.path, " ", stamp.size, " ", stamp.modified_time);
+    return text;
+  }
+
   void plan_outputs() {
     outputs_.reserve(layout_.tensors.size());
     for (const TensorPlan& plan : layout_.tensors) {
@@ -145,7 +169,7 @@ class Conversion {
     for (const Output& output : outputs_) total_bytes_ += output.plan->source->byte_size();
   }
 
-  Status write(const std::string& folder) {
+  Status write(ResumableFolder& staged) {
     int workers = context_.pool.threads();
     if (config_.threads() > 0) workers = static_cast<int>(std::min<int64_t>(workers, config_.threads()));
     constexpr int64_t kInput = kTileElements * 8, kOutput = kTileElements * 4;  // the widest of each
@@ -172,8 +196,11 @@ class Conversion {
     }
     peak_buffer_bytes_ = workers * each;
     // Headers and space of all files first: a full disk fails before the work.
+    const std::string& folder = staged.path();
     std::vector<SafetensorsWriter> writers;
     for (const Shard& shard : shards_.shards) {
+      INVAR_ASSIGN(const bool done, take_recorded(shard, staged));
+      if (done) continue;
       INVAR_ASSIGN(auto writer,
                    SafetensorsWriter::create(context_.files, join_path(folder, shard.file_name), shard.tensors));
       INVAR_TRY(writer.reserve());
@@ -183,9 +210,44 @@ class Conversion {
     for (SafetensorsWriter& writer : writers) {
       INVAR_TRY(write_shard(writer));
       INVAR_TRY(writer.close(config_.durable()));
+      // One file alone leaves nothing to go on with.
+      if (shards_.shards.size() > 1) INVAR_TRY(record(writer, staged));
     }
     INVAR_TRY(write_index(context_.files, folder, shards_));
     return write_side_files(context_.files, side_files_.files, context_.files, folder, config_.durable());
+  }
+
+  // The size of a finished file and the report's lines of its tensors, in the journal.
+  Status record(const SafetensorsWriter& writer, ResumableFolder& staged) {
+    v1::ConvertReport file;
+    file.set_bytes_written(writer.file_size());
+    for (const TensorInfo& target : writer.tensors()) *file.add_tensors() = line_of(*by_name_.at(target.name));
+    return staged.record(base_name(writer.path()), file.SerializeAsString());
+  }
+
+  // True when an earlier run finished the file; its lines of the report are taken over.
+  Result<bool> take_recorded(const Shard& shard, const ResumableFolder& staged) {
+    const std::string* bytes = staged.finished(shard.file_name);
+    if (bytes == nullptr) return false;
+    auto file = std::make_unique<v1::ConvertReport>();
+    if (!file->ParseFromString(*bytes)) return false;
+    INVAR_ASSIGN(const auto opened, context_.files.open(join_path(staged.path(), shard.file_name)));
+    if (opened->size() != file->bytes_written()) return false;
+    std::map<std::string, const v1::ConvertedTensor*> lines;
+    for (const v1::ConvertedTensor& line : file->tensors()) {
+      lines[line.has_new_name() ? line.new_name() : line.name()] = &line;
+    }
+    for (const TensorSpec& tensor : shard.tensors) {
+      if (lines.count(tensor.name) == 0) return false;
+    }
+    for (const TensorSpec& tensor : shard.tensors) {
+      Output& output = *by_name_.at(tensor.name);
+      output.recorded = lines.at(tensor.name);
+      done_bytes_ += output.plan->source->byte_size();
+    }
+    recorded_.push_back(std::move(file));
+    bytes_written_ += opened->size();
+    return true;
   }
 
   Status write_shard(SafetensorsWriter& writer) {
@@ -296,6 +358,7 @@ class Conversion {
   }
 
   void report(double seconds);
+  v1::ConvertedTensor line_of(const Output& output) const;
   void report_tensor(const Output& output);
   void find_oddities();
 
@@ -311,12 +374,15 @@ class Conversion {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::mutex stats_mutex_, progress_mutex_;
   int64_t total_bytes_ = 0, done_bytes_ = 0, bytes_written_ = 0, peak_buffer_bytes_ = 0;
+  std::vector<std::unique_ptr<v1::ConvertReport>> recorded_;  // files of an earlier run
   v1::ConvertReport report_;
 };
 
-void Conversion::report_tensor(const Output& output) {
+// The report's line of one tensor, with its warnings.
+v1::ConvertedTensor Conversion::line_of(const Output& output) const {
+  if (output.recorded != nullptr) return *output.recorded;
   const TensorPlan& plan = *output.plan;
-  v1::ConvertedTensor& line = *report_.add_tensors();
+  v1::ConvertedTensor line;
   line.set_name(plan.source->name);
   if (plan.name != plan.source->name) line.set_new_name(plan.name);
   line.set_rule(output.rule);
@@ -325,32 +391,28 @@ void Conversion::report_tensor(const Output& output) {
   for (int64_t size : plan.shape) line.add_shape(size);
   line.set_elements(element_count(plan.shape));
   for (const ScaleTerm& scale : plan.scales) line.add_scales(scale.tensor->name);
+  for (const TensorInfo* helper : plan.helpers) line.add_scales(helper->name);
   if (plan.rule == "block_scale") {
     line.set_block_rows(plan.scales[0].grid.block_rows);
     line.set_block_cols(plan.scales[0].grid.block_cols);
   }
-  if (config_.dry_run()) return;
+  if (config_.dry_run()) return line;
   line.set_target_checksum(tile_checksum(output.target_digests));
   line.set_source_checksum(output.converts() ? tile_checksum(output.source_digests) : line.target_checksum());
-  if (!output.converts()) return;
+  if (!output.converts()) return line;
   const TileStats& stats = output.stats;
   line.set_overflows(stats.overflows);
   line.set_underflows(stats.underflows);
   line.set_amax(stats.amax);
-  if (!plan.quantized()) return;
+  if (!plan.quantized()) return line;
   const int64_t not_finite = stats.codes.nan + stats.codes.infinite;
   line.set_nan_codes(not_finite);
   line.set_zero_codes(stats.codes.zero);
   line.set_saturated_codes(stats.codes.saturated);
   line.set_reencode_checked(stats.reencode_checked);
   line.set_reencode_mismatched(stats.reencode_mismatched);
-  report_.set_nan_codes(report_.nan_codes() + not_finite);
-  report_.set_reencode_checked(report_.reencode_checked() + stats.reencode_checked);
-  report_.set_reencode_mismatched(report_.reencode_mismatched() + stats.reencode_mismatched);
-  const auto warn = [&](std::string_view reason, std::string text) {
+  const auto warn = [&line](std::string_view reason, const std::string& text) {
     line.add_warnings(cat(reason, ": ", text));
-    report_.add_warnings(cat(reason, ": ", join_path(folder_->path(), folder_->file_name(*plan.source)), ": tensor ",
-                             in_quotes(plan.source->name), ": ", text));
   };
   if (!plan.scales.empty() && stats.amax > kLargestPlausible) {
     warn("checkpoint.suspicious_scale", cat("scale ", in_quotes(plan.scales[0].tensor->name), " of up to ",
@@ -366,6 +428,21 @@ void Conversion::report_tensor(const Output& output) {
   if (stats.reencode_mismatched > 0) {
     warn("checkpoint.reencode", cat(stats.reencode_mismatched, " of ", stats.reencode_checked,
                                     " checked results do not encode back to their code"));
+  }
+  return line;
+}
+
+void Conversion::report_tensor(const Output& output) {
+  const TensorInfo& source = *output.plan->source;
+  v1::ConvertedTensor& line = *report_.add_tensors();
+  line = line_of(output);
+  report_.set_nan_codes(report_.nan_codes() + line.nan_codes());
+  report_.set_reencode_checked(report_.reencode_checked() + line.reencode_checked());
+  report_.set_reencode_mismatched(report_.reencode_mismatched() + line.reencode_mismatched());
+  for (const std::string& warning : line.warnings()) {
+    const auto colon = warning.find(": ");
+    report_.add_warnings(cat(warning.substr(0, colon), ": ", join_path(folder_->path(), folder_->file_name(source)),
+                             ": tensor ", in_quotes(source.name), warning.substr(colon)));
   }
 }
 
@@ -383,7 +460,7 @@ void Conversion::find_oddities() {
     report_.add_warnings(
         cat("checkpoint.narrow_codes: ", folder_->path(), ": the codes of ", at_240,
             " E4M3 tensors reach 240 and never 448; if they were written for an accelerator with the FNUZ "
-            "format, state --assume e4m3=fnuz"));
+            "format, state --assume e4m3=fnuz; a writer for Gaudi 2 stops there by itself and is read as it is"));
   }
 }
 
@@ -431,6 +508,14 @@ void Conversion::report(double seconds) {
   }
   for (auto& [name, line] : rules) *report_.add_rules() = line;
   for (const Finding& finding : layout_.findings) report_.add_warnings(cat(finding.reason, ": ", finding.message));
+  for (const auto& [key, value] :
+       std::map<std::string, std::string>(config_.assume().begin(), config_.assume().end())) {
+    report_.add_warnings(cat("checkpoint.assumed: ", key, "=", value, " was stated"));
+  }
+  if (!recorded_.empty()) {
+    report_.add_warnings(
+        cat("convert.resumed: ", recorded_.size(), " files were taken over from a run that was killed"));
+  }
   const auto detail_of = [this](const std::string& name) {
     const std::string path = join_path(folder_->path(), name) + ": ";
     for (const Finding& finding : side_files_.findings) {

@@ -329,7 +329,8 @@ TEST_F(Conversion, DividesWhereTheUserSaysSo) {
   (*config.mutable_assume())["scale"] = "divides";
   const auto report = run(config);
   ASSERT_TRUE(report.ok()) << report.status().message();
-  EXPECT_EQ(report->warnings_size(), 0) << report->warnings(0);
+  ASSERT_EQ(report->warnings_size(), 1);
+  EXPECT_TRUE(mentions(report->warnings(0), "checkpoint.assumed: scale=divides")) << report->warnings(0);
   EXPECT_EQ(report->reencode_mismatched(), 0);
   const auto got = tensor("/divided", "a.weight");
   const auto& codes = inverted.bytes_of_tensor("a.weight");
@@ -337,6 +338,21 @@ TEST_F(Conversion, DividesWhereTheUserSaysSo) {
     const float value = decode(DType::kE4M3FN, static_cast<uint8_t>(codes[static_cast<size_t>(i)]));
     ASSERT_EQ(result_value(DType::kBF16, got.data(), i), f32_from_bf16(bf16_from_f32(value / 3000.0f)));
   }
+}
+
+TEST_F(Conversion, ReportsCodesThatStopWhereOtherFormatsEnd) {
+  TestCheckpoint narrow;
+  const std::vector<std::byte> codes(4096, std::byte{0x77});  // 240
+  for (const char* name : {"a", "b"}) {
+    narrow.add(cat(name, ".weight"), DType::kE4M3FN, {64, 64}, codes);
+    narrow.add_f32(cat(name, ".weight_scale"), {}, {0.001f});
+  }
+  narrow.write(files_, "/narrow", "");
+  const auto report = run(from_to("/narrow", "/narrow-out"));
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  ASSERT_EQ(report->warnings_size(), 1);
+  EXPECT_TRUE(mentions(report->warnings(0), "checkpoint.narrow_codes")) << report->warnings(0);
+  EXPECT_TRUE(mentions(report->warnings(0), "--assume e4m3=fnuz")) << report->warnings(0);
 }
 
 TEST_F(Conversion, ReportsWhatFp16CannotHold) {

@@ -225,6 +225,12 @@ class Classifier {
         layout_.dropped.push_back({&tensor, "drop", ""});
         continue;
       }
+      // Transformer Engine's histories, pickled; ComfyUI's notes on a layer, as JSON text. Neither is a number.
+      if (tensor.name.ends_with("._extra_state") ||
+          (has_quantized && tensor.dtype == DType::kU8 && tensor.name.ends_with(".comfy_quant"))) {
+        layout_.dropped.push_back({&tensor, "drop", ""});
+        continue;
+      }
       if (has_quantized && is_float(tensor.dtype) && is_activation_scale_name(tensor.name)) {
         layout_.dropped.push_back({&tensor, "drop", ""});
         continue;

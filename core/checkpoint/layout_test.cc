@@ -224,6 +224,18 @@ TEST_F(Layouts, ActivationScalesAreDroppedOnlyBesideQuantisedWeights) {
   EXPECT_NE(dropped->find("vision.layer_scale"), nullptr) << "a parameter that is only called a scale stays";
 }
 
+TEST_F(Layouts, ExtraStateOfTransformerEngineIsLeftOutUnread) {
+  TestCheckpoint made;
+  made.add_bf16("decoder.layers.0.mlp.fc1.weight", {8, 8}, 1);
+  made.add("decoder.layers.0.mlp.fc1._extra_state", DType::kU8, {3}, {std::byte{0x80}, std::byte{2}, std::byte{'.'}});
+  made.add("decoder.layers.1.mlp.fc1._extra_state", DType::kU8, {0}, {});
+  const auto layout = read(made, "");
+  ASSERT_TRUE(layout.ok()) << layout.status().message();
+  EXPECT_EQ(layout->tensors.size(), 1u);
+  ASSERT_EQ(layout->dropped.size(), 2u);
+  EXPECT_EQ(layout->dropped[0].rule, "drop");
+}
+
 TEST_F(Layouts, ModelOptBlockScalesMayHaveRankFour) {
   TestCheckpoint made;
   made.add_codes("a.weight", DType::kE4M3FN, {256, 128}, 1).add_scales("a.weight_scale", {2, 1, 1, 1}, 2);
