@@ -112,6 +112,7 @@ Result<v1::ConvertReport> convert_quantized(const v1::ConvertConfig& config, con
                  write_quantized_model(context.files, config.destination(), folder, options, write));
     for (const QuantizedTensorReport& tensor : written.tensors) results[tensor.name] = tensor;
     report.set_bytes_written(written.bytes);
+    for (const std::string& warning : reader_warnings(written)) report.add_warnings(warning);
   }
   std::map<std::string, v1::RuleCount> rules;
   for (const TensorPlan& plan : layout.tensors) {

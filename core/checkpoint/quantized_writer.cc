@@ -231,6 +231,13 @@ float fp8_scale_inv(float amax) {
   return amax == 0 ? 1.0f : std::max(amax / kLargestCode, std::numeric_limits<float>::min());
 }
 
+std::vector<std::string> reader_warnings(const QuantizedReport& report) {
+  if (report.ragged == 0) return {};
+  return {cat(report.ragged, " of ", report.quantized,
+              " quantised matrices have a size that is no multiple of 128, so their last blocks are short; "
+              "transformers without FP8 hardware does not read those: fp8-channel has no blocks")};
+}
+
 bool is_linear_weight(std::string_view name, const std::vector<int64_t>& shape) {
   if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1 || !name.ends_with(".weight")) return false;
   // Modules that are tables, heads or routers although their weight has two dimensions.
@@ -338,6 +345,8 @@ Result<QuantizedReport> write_quantized_model(FileSystem& files, const std::stri
     if (quantized[i]) {
       INVAR_TRY(MatrixQuantizer(tensor, options).run(writer, write, line));
       ++report.quantized;
+      const bool whole_blocks = tensor.shape[0] % kBlock == 0 && tensor.shape[1] % kBlock == 0;
+      report.ragged += options.layout == Fp8Layout::kBlock && !whole_blocks;
       if (std::isfinite(line.sqnr_db)) {  // a matrix of zeros loses nothing
         report.mean_sqnr_db += line.sqnr_db;
         ++measured;

@@ -52,12 +52,16 @@ struct QuantizedTensorReport {
 struct QuantizedReport {
   std::vector<QuantizedTensorReport> tensors;  // in the order of the folder's tensors
   int64_t quantized = 0;
+  int64_t ragged = 0;       // kBlock: of them, those with a size that is no multiple of 128
   int64_t bytes = 0;        // of tensors in the FP8 folder
   double mean_sqnr_db = 0;  // over the quantised tensors
 };
 
 // The stored scale of a group whose largest magnitude is `amax`: F32, not a power of two.
 float fp8_scale_inv(float amax);
+
+// What readers do not all take: a sentence for people, or nothing.
+std::vector<std::string> reader_warnings(const QuantizedReport& report);
 
 // True for tensors that are quantised: "[out, in]" weights of linear layers, judged by shape and name.
 bool is_linear_weight(std::string_view name, const std::vector<int64_t>& shape);

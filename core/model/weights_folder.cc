@@ -29,6 +29,27 @@ Result<ModelShape> read_model_shape(FileSystem& files, const std::string& folder
   return parse_model_config(text, path);
 }
 
+Status check_stored_shape(const std::string& folder, const ParameterSpec& parameter, const std::vector<int64_t>& stored,
+                          const ModelShape& shape) {
+  if (stored == parameter.shape) return {};
+  const bool vocabulary =
+      stored.size() == 2 && parameter.shape.size() == 2 && parameter.layer < 0 && stored[1] == parameter.shape[1];
+  const std::string why = vocabulary ? cat(": the weights' vocabulary has ", stored[0],
+                                           " entries, the config's \"vocab_size\" is ", shape.vocab)
+                                     : std::string();
+  return Error(Code::kInvalidArgument, "model.shape_mismatch",
+               cat(folder, ": tensor ", in_quotes(parameter.name), " has shape ", shape_text(stored), ": expected ",
+                   shape_text(parameter.shape), why));
+}
+
+Status check_expected(const std::string& folder, const std::string& name, const std::vector<int64_t>& stored,
+                      const std::vector<std::string>& known, const ModelShape& shape) {
+  if (std::binary_search(known.begin(), known.end(), name) || is_derived(name)) return {};
+  return Error(Code::kInvalidArgument, "model.unexpected_tensor",
+               cat(folder, ": tensor ", in_quotes(name), " of shape ", shape_text(stored), " is no part of a ",
+                   shape.family, " model with this config"));
+}
+
 Result<std::unique_ptr<FolderWeights>> FolderWeights::open(FileSystem& files, const std::string& path,
                                                            const ModelShape& shape) {
   INVAR_ASSIGN(CheckpointFolder folder, CheckpointFolder::open(files, path));
@@ -46,16 +67,7 @@ Result<std::unique_ptr<FolderWeights>> FolderWeights::create(CheckpointFolder fo
       return Error(Code::kInvalidArgument, "model.missing_tensor",
                    cat(label, " is missing: the model needs it with shape ", shape_text(parameter.shape)));
     }
-    if (tensor->shape != parameter.shape) {
-      const bool vocabulary = tensor->shape.size() == 2 && parameter.shape.size() == 2 && parameter.layer < 0 &&
-                              tensor->shape[1] == parameter.shape[1];
-      const std::string why = vocabulary ? cat(": the weights' vocabulary has ", tensor->shape[0],
-                                               " entries, the config's \"vocab_size\" is ", shape.vocab)
-                                         : std::string();
-      return Error(
-          Code::kInvalidArgument, "model.shape_mismatch",
-          cat(label, " has shape ", shape_text(tensor->shape), ": expected ", shape_text(parameter.shape), why));
-    }
+    INVAR_TRY(check_stored_shape(tensors.path(), parameter, tensor->shape, shape));
     if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kBF16 && tensor->dtype != DType::kF16) {
       return Error(Code::kInvalidArgument, "model.dtype",
                    cat(label, " is ", name_of(tensor->dtype),
@@ -67,10 +79,7 @@ Result<std::unique_ptr<FolderWeights>> FolderWeights::create(CheckpointFolder fo
   }
   std::sort(known.begin(), known.end());
   for (const TensorInfo& tensor : tensors.tensors()) {
-    if (std::binary_search(known.begin(), known.end(), tensor.name) || is_derived(tensor.name)) continue;
-    return Error(Code::kInvalidArgument, "model.unexpected_tensor",
-                 cat(tensors.path(), ": tensor ", in_quotes(tensor.name), " of shape ", shape_text(tensor.shape),
-                     " is no part of a ", shape.family, " model with this config"));
+    INVAR_TRY(check_expected(tensors.path(), tensor.name, tensor.shape, known, shape));
   }
   return weights;
 }

@@ -20,6 +20,13 @@ namespace invar {
 // From `folder`/config.json.
 Result<ModelShape> read_model_shape(FileSystem& files, const std::string& folder);
 
+// model.shape_mismatch unless the stored shape is the parameter's; says so when it is the vocabularies that differ.
+Status check_stored_shape(const std::string& folder, const ParameterSpec& parameter, const std::vector<int64_t>& stored,
+                          const ModelShape& shape);
+// model.unexpected_tensor unless `name` is among `known` (sorted) or a buffer that follows from the config.
+Status check_expected(const std::string& folder, const std::string& name, const std::vector<int64_t>& stored,
+                      const std::vector<std::string>& known, const ModelShape& shape);
+
 class FolderWeights : public WeightSource {
  public:
   // Reasons: model.missing_tensor, model.shape_mismatch, model.dtype, model.unexpected_tensor.

@@ -82,6 +82,7 @@ Result<v1::ExportReport> write(ModelFolder folder, const ModelShape& shape, cons
     report.set_quantized_tensors(written.quantized);
     report.set_bytes_written(written.bytes + (config.bf16_copy() ? plain_bytes : 0));
     if (written.quantized > 0 && std::isfinite(written.mean_sqnr_db)) report.set_sqnr_db(written.mean_sqnr_db);
+    for (const std::string& warning : reader_warnings(written)) report.add_warnings(warning);
     if (written.quantized == 0) {
       report.add_warnings("no matrix was quantised: keep_bf16 matches every linear layer");
     }

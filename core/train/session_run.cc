@@ -152,9 +152,9 @@ Result<std::vector<std::string>> Session::State::write_exports(const CancelFlag*
     INVAR_TRY(files->remove_all(wanted.destination()));
     if (wanted.bf16_copy()) INVAR_TRY(files->remove_all(wanted.destination() + "-bf16"));
     for (const std::string& pattern : config.precision().keep_bf16()) wanted.add_keep_bf16(pattern);
-    INVAR_TRY(export_learner(*learner, side_files(), config::with_defaults(wanted),
-                             {.files = files, .pool = pool.get(), .cancel = cancel})
-                  .status());
+    INVAR_ASSIGN(const v1::ExportReport made, export_learner(*learner, side_files(), config::with_defaults(wanted),
+                                                             {.files = files, .pool = pool.get(), .cancel = cancel}));
+    for (const std::string& warning : made.warnings()) warnings.push_back(cat(wanted.destination(), ": ", warning));
     paths.push_back(wanted.destination());
   }
   return paths;

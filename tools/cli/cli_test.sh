@@ -148,6 +148,7 @@ expect 4 'not empty' -- train --config train.yaml
 expect 0 '' -- train --config train.yaml resume=auto steps=$((steps + 5)) --json; says '"resumed_from_step"'
 expect 0 '' -- eval --model run/export/bf16 --data text.txt --sequence 32 --json; says '"perplexity"'
 expect 0 '' -- generate --model run/export/bf16 --prompt 'the number' --tokens 8 --quiet; says 'the number'; silent
-expect 0 '' -- export run exported --to fp8-block --quiet; says 'quantised'; silent
+expect 0 '' -- export run exported --to fp8-channel --quiet; says 'quantised'; silent
+expect 0 '' -- export run blocks --to fp8-block --quiet; says 'no multiple of 128'
 [ $failed -eq 0 ] && echo 'all as expected'
 exit $failed

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/model/weights_folder.h"
+
 namespace invar {
 
 QuantizedWeights::QuantizedWeights(std::unique_ptr<CheckpointFolder> folder)
@@ -14,6 +16,7 @@ Result<std::unique_ptr<QuantizedWeights>> QuantizedWeights::open(FileSystem& fil
   std::unique_ptr<QuantizedWeights> weights(
       new QuantizedWeights(std::make_unique<CheckpointFolder>(std::move(opened))));
   INVAR_ASSIGN(weights->layout_, classify(*weights->folder_, {}));
+  std::vector<std::string> known;
   for (const ParameterSpec& parameter : parameters_of(shape)) {
     const TensorPlan* found = nullptr;
     std::vector<std::string> names = {parameter.name};
@@ -25,17 +28,18 @@ Result<std::unique_ptr<QuantizedWeights>> QuantizedWeights::open(FileSystem& fil
       return Error(Code::kInvalidArgument, "model.missing_tensor",
                    cat(path, ": tensor \"", parameter.name, "\" is missing"));
     }
-    if (found->shape != parameter.shape) {
-      return Error(Code::kInvalidArgument, "model.shape_mismatch",
-                   cat(path, ": tensor \"", found->name, "\" has shape ", shape_text(found->shape),
-                       ", the model needs ", shape_text(parameter.shape)));
-    }
+    INVAR_TRY(check_stored_shape(path, parameter, found->shape, shape));
+    known.insert(known.end(), names.begin(), names.end());
     const DType dtype = found->source->dtype;
     if (!found->quantized() && dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) {
       return Error(Code::kInvalidArgument, "model.dtype",
                    cat(path, ": tensor \"", found->name, "\" is ", name_of(dtype), ", expected F32, BF16 or F16"));
     }
     weights->plans_.push_back(found);
+  }
+  std::sort(known.begin(), known.end());
+  for (const TensorPlan& plan : weights->layout_.tensors) {
+    INVAR_TRY(check_expected(path, plan.name, plan.shape, known, shape));
   }
   return weights;
 }

@@ -17,7 +17,7 @@ namespace invar {
 class QuantizedWeights : public WeightSource {
  public:
   // Names and shapes are compared with the model's before anything is read: model.missing_tensor, model.shape_mismatch,
-  // model.dtype.
+  // model.dtype, model.unexpected_tensor.
   static Result<std::unique_ptr<QuantizedWeights>> open(FileSystem& files, const std::string& path,
                                                         const ModelShape& shape);
 
