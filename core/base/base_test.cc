@@ -55,18 +55,5 @@ TEST(Status, ContextGoesInFrontOfTheMessage) {
   EXPECT_EQ(status.reason(), "a.b");
 }
 
-TEST(Rng, FillNormalEqualsNormalAtFromAnyStart) {
-  for (uint64_t first : {0u, 1u, 6u}) {
-    for (int64_t count : {0, 1, 2, 7}) {
-      std::vector<float> out(static_cast<size_t>(count) + 1, 9);
-      fill_normal(3, 4, first, count, out.data());
-      for (int64_t i = 0; i < count; ++i) {
-        EXPECT_EQ(out[static_cast<size_t>(i)], normal_at(3, 4, first + static_cast<uint64_t>(i)));
-      }
-      EXPECT_EQ(out.back(), 9);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace invar

@@ -46,9 +46,4 @@ class Rng {
   uint64_t seed_, stream_, position_;
 };
 
-// The standard normal value number `index` of (seed, stream); any order, any thread.
-float normal_at(uint64_t seed, uint64_t stream, uint64_t index);
-// out[i] = normal_at(seed, stream, first + i), in less than half the time: neighbours share a draw.
-void fill_normal(uint64_t seed, uint64_t stream, uint64_t first, int64_t count, float* out);
-
 }  // namespace invar

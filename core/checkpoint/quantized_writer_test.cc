@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "core/base/memory_files.h"
-#include "core/base/rng.h"
 #include "core/container/json_document.h"
 #include "core/numerics/codec.h"
+#include "core/numerics/normal.h"
 
 namespace invar {
 namespace {

@@ -12,6 +12,7 @@
 #include "core/base/rng.h"
 #include "core/container/safetensors_writer.h"
 #include "core/numerics/formats.h"
+#include "core/numerics/normal.h"
 
 namespace invar {
 

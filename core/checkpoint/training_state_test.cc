@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "core/base/memory_files.h"
-#include "core/base/rng.h"
 #include "core/container/checkpoint_folder.h"
+#include "core/numerics/normal.h"
 
 namespace invar {
 namespace {

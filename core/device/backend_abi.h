@@ -38,6 +38,7 @@ typedef struct invar_backend_host {
   void (*log)(void* host, int32_t level, const char* message);
   /* NULL, or the highest instruction set to use ("portable", "avx2", "avx512", "avx512_bf16", "amx"), for tests. */
   const char* cpu_level_cap;
+  size_t zeroed_from; /* 0, or: allocate gives zeroed memory for blocks of at least so many bytes */
 } invar_backend_host;
 
 typedef struct invar_device_context invar_device_context;

@@ -15,24 +15,56 @@ namespace {
 // Backends that are compiled in. A backend in a shared object of its own is loaded and asked here.
 const invar_backend* (*const kBackends[])() = {cpu::cpu_backend};
 
-constexpr size_t kHugePage = size_t{2} << 20;
 constexpr int32_t kLogError = 4;
 
-// The process's own memory. Large blocks lie on huge pages where the system has them: a step touches
-// gigabytes, and address translation is a visible part of reading them.
-void* allocate_from_process(void*, size_t bytes, size_t alignment) {
-  const bool is_large = bytes >= 4 * kHugePage;
-  if (is_large && alignment < kHugePage) alignment = kHugePage;
-  if (bytes > SIZE_MAX - alignment) return nullptr;
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
 #if defined(__linux__)
-  if (memory != nullptr && is_large) madvise(memory, rounded, MADV_HUGEPAGE);
-#endif
-  return memory;
+
+// The process's own memory. Large blocks are fresh mappings on huge pages where the system has them: a step touches
+// gigabytes, and address translation is a visible part of reading them. Fresh mappings read as zero.
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kZeroedFrom = 4 * kHugePage;
+
+size_t whole_pages(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
+
+void* map_memory(size_t bytes) {
+  // One page more than needed: what lies before and behind the aligned part goes back.
+  const size_t wanted = whole_pages(bytes), mapped = wanted + kHugePage;
+  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  char* begin = static_cast<char*>(memory);
+  char* aligned = reinterpret_cast<char*>(whole_pages(reinterpret_cast<uintptr_t>(begin)));
+  if (aligned != begin) munmap(begin, static_cast<size_t>(aligned - begin));
+  const size_t behind = static_cast<size_t>(begin + mapped - (aligned + wanted));
+  if (behind > 0) munmap(aligned + wanted, behind);
+  madvise(aligned, wanted, MADV_HUGEPAGE);
+  return aligned;
 }
 
-void release_to_process(void*, void* memory, size_t) { std::free(memory); }
+#else
+
+constexpr size_t kZeroedFrom = 0;
+
+#endif
+
+void* allocate_from_process(void*, size_t bytes, size_t alignment) {
+  if (bytes > SIZE_MAX / 2) return nullptr;
+#if defined(__linux__)
+  if (bytes >= kZeroedFrom && alignment <= kHugePage) return map_memory(bytes);
+#endif
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+}
+
+void release_to_process(void*, void* memory, size_t bytes) {
+#if defined(__linux__)
+  if (bytes >= kZeroedFrom) {
+    munmap(memory, whole_pages(bytes));
+    return;
+  }
+#endif
+  (void)bytes;
+  std::free(memory);
+}
 
 struct Place {
   const invar_backend* backend;
@@ -106,9 +138,11 @@ Result<std::shared_ptr<Device>> Device::open(const invar_backend& backend, int32
   device->pool_ = std::move(pool);
   device->options_ = std::move(options);
   DeviceAllocator& allocator = device->options_.allocator;
-  if (allocator.allocate == nullptr) allocator = {nullptr, allocate_from_process, release_to_process};
-
   invar_backend_host& host = device->host_;
+  if (allocator.allocate == nullptr) {
+    allocator = {nullptr, allocate_from_process, release_to_process};
+    host.zeroed_from = kZeroedFrom;
+  }
   host.struct_size = sizeof(host);
   host.host = device.get();
   host.threads = device->pool_->threads();

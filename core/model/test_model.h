@@ -9,6 +9,7 @@
 #include "core/base/rng.h"
 #include "core/model/decoder.h"
 #include "core/model/reference_decoder.h"
+#include "core/numerics/normal.h"
 
 namespace invar::testing {
 

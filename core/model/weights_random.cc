@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "core/base/rng.h"
 #include "core/model/weight_source.h"
+#include "core/numerics/normal.h"
 
 namespace invar {
 

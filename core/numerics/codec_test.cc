@@ -10,6 +10,7 @@
 
 #include "core/base/rng.h"
 #include "core/numerics/fp_mode.h"
+#include "core/numerics/normal.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/base/rng.h"
+#include "core/numerics/normal.h"
 
 namespace invar {
 namespace {

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/base/rng.h"
 #include "core/numerics/error_stats.h"
+#include "core/numerics/normal.h"
 
 namespace invar {
 namespace {

@@ -35,10 +35,9 @@ Result<AdamW> AdamW::create(std::shared_ptr<Device> device, std::vector<Optimize
     elements += (parameter.count + kAlign - 1) / kAlign * kAlign;
   }
   const size_t bytes = std::max<size_t>(static_cast<size_t>(elements), 1) * sizeof(float);
+  // Device memory is zero at first.
   INVAR_ASSIGN(optimizer.m_, device->allocate(bytes));
   INVAR_ASSIGN(optimizer.v_, device->allocate(bytes));
-  INVAR_TRY(device->zero(optimizer.m_.data(), bytes));
-  INVAR_TRY(device->zero(optimizer.v_.data(), bytes));
   optimizer.device_ = std::move(device);
   optimizer.parameters_ = std::move(parameters);
   optimizer.options_ = options;

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/base/rng.h"
+#include "core/numerics/normal.h"
 #include "core/optim/gradient_accumulator.h"
 
 namespace invar {

@@ -102,7 +102,8 @@ int32_t allocate(invar_device_context* opened, size_t bytes, void** memory) {
   const invar_backend_host& host = opened->context.host;
   void* result = host.allocate(host.host, bytes, kAlignment);
   if (result == nullptr) return kResourceExhausted;
-  zero(opened, result, bytes);
+  // Pages that the system zeroes anyway are not touched before they are needed.
+  if (host.zeroed_from == 0 || bytes < host.zeroed_from) zero(opened, result, bytes);
   *memory = result;
   return kOk;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/base/rng.h"
+#include "core/numerics/normal.h"
 
 namespace invar {
 
