@@ -36,7 +36,8 @@ void* map_memory(size_t bytes) {
   if (aligned != begin) munmap(begin, static_cast<size_t>(aligned - begin));
   const size_t behind = static_cast<size_t>(begin + mapped - (aligned + wanted));
   if (behind > 0) munmap(aligned + wanted, behind);
-  madvise(aligned, wanted, MADV_HUGEPAGE);
+  // What is left over behind the last whole huge page stays small.
+  madvise(aligned, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return aligned;
 }
 

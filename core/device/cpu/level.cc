@@ -52,9 +52,13 @@ bool level_from_name(const char* name, Level* level) {
 
 bool pair_products_are_fast() {
 #if defined(__x86_64__)
-  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  return ebx == signature_AMD_ebx && ecx == signature_AMD_ecx && edx == signature_AMD_edx;
+  // Asked once: under a hypervisor each CPUID costs as much as a small product.
+  static const bool is_amd = [] {
+    uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0) return false;
+    return ebx == signature_AMD_ebx && ecx == signature_AMD_ecx && edx == signature_AMD_edx;
+  }();
+  return is_amd;
 #else
   return false;
 #endif

@@ -111,6 +111,8 @@ const MatmulEngine INVAR_AMX_ENGINE = {INVAR_AMX_NAME,
                                        level::open_panel,
                                        level::multiply,
                                        level::store_c,
+                                       0,
+                                       nullptr,
                                        level::begin,
                                        level::end};
 

@@ -96,6 +96,8 @@ const MatmulEngine kDotEngine = {"avx512_bf16",
                                  level::open_panel,
                                  level::multiply,
                                  level::store_c,
+                                 0,
+                                 nullptr,
                                  nullptr,
                                  nullptr};
 

@@ -65,6 +65,12 @@ struct MatmulEngine {
                    int32_t accumulate);
   void (*store)(const StoreArgs& args);
 
+  // The same for at most `packed_rows` rows and a run of a packed BF16 panel that was not opened: reading it is then
+  // the whole cost. NULL where packed panels are read as they are anyway.
+  int32_t packed_rows;
+  void (*multiply_packed)(const void* sliver, const void* packed, int64_t k, int64_t rows, float* tile,
+                          int32_t accumulate);
+
   // Around the products of one task (AMX: tile configuration), or NULL.
   void (*begin)();
   void (*end)();

@@ -106,13 +106,18 @@ struct Product {
     return static_cast<const char*>(args.a) + offset * bytes_of_element(args.a_dtype);
   }
 
+  bool reads_packed() const {
+    return args.packed_b != nullptr && args.rows <= engine.packed_rows && args.b_dtype == kBF16 && !args.transpose_a;
+  }
+
+  const char* packed_at(int64_t panel, int64_t first) const {
+    const int64_t offset = (panel * round_up(args.inner, engine.k_step) + first) * engine.nr;
+    return static_cast<const char*>(args.packed_b) + offset * bytes_of_element(args.b_dtype);
+  }
+
   // The prepared panel for inner elements [first, first + k).
   const void* panel_at(int64_t panel, int64_t first, int64_t k, void* to) const {
-    if (args.packed_b != nullptr) {
-      const int64_t offset = (panel * round_up(args.inner, engine.k_step) + first) * engine.nr;
-      return engine.open_panel(to, static_cast<const char*>(args.packed_b) + offset * bytes_of_element(args.b_dtype),
-                               args.b_dtype, k);
-    }
+    if (args.packed_b != nullptr) return engine.open_panel(to, packed_at(panel, first), args.b_dtype, k);
     const int64_t col = panel * engine.nr;
     const int64_t offset = args.transpose_b ? col * args.ldb + first : first * args.ldb + col;
     const Operand b = {static_cast<const char*>(args.b) + offset * bytes_of_element(args.b_dtype), args.ldb,
@@ -173,6 +178,13 @@ struct Product {
       engine.prepare_a(a, operand, rows, k);
       const size_t sliver_bytes = engine.sliver_bytes(k, args.transpose_a);
       for (int64_t panel = 0; panel < panels; ++panel) {
+        if (reads_packed()) {
+          // One sliver holds all rows.
+          float* tile = tiles + (plan.inner_blocks > 1 ? panel : 0) * engine.mr * engine.nr;
+          engine.multiply_packed(a, packed_at(first_panel + panel, first), k, rows, tile, block != 0);
+          if (is_last) store_tile(tile, first_sliver, first_panel + panel);
+          continue;
+        }
         const void* prepared = panel_at(first_panel + panel, first, k, b);
         for (int64_t sliver = 0; sliver < slivers; ++sliver) {
           const int64_t kept = plan.inner_blocks > 1 ? panel * slivers + sliver : 0;

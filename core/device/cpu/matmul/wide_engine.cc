@@ -258,6 +258,61 @@ void multiply(const void* sliver, int32_t is_transposed, const void* panel, int6
                       tile, accumulate);
 }
 
+// Few rows: pairs are widened in registers, on their way from memory to the sums. The order of additions is that of
+// multiply_rows. A is not transposed.
+constexpr int kPackedRows = 4;
+constexpr int64_t kPackedAhead = 24;  // pairs of inner rows, 128 bytes each with AVX-512, that are fetched ahead
+
+template <int kRows>
+void multiply_packed_rows(const float* a, const uint32_t* pairs, int64_t k, float* tile, int32_t accumulate) {
+  F32 sum[kRows][kNv];
+  const float* row[kRows];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    row[r] = a + r * row_stride(k);
+#pragma GCC unroll 4
+    for (int j = 0; j < kNv; ++j) sum[r][j] = accumulate ? load(tile + r * kNr + j * kLanes) : zero();
+  }
+  const auto add_row = [&](int64_t p, const F32* values) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const F32 scalar = set(row[r][p]);
+#pragma GCC unroll 4
+      for (int j = 0; j < kNv; ++j) sum[r][j] = fma(scalar, values[j], sum[r][j]);
+    }
+  };
+  for (int64_t p = 0; p < k; p += 2, pairs += kNr) {
+    F32 even[kNv], odd[kNv];
+    __builtin_prefetch(pairs + kPackedAhead * kNr);
+    if (kNr * sizeof(uint32_t) > 64) __builtin_prefetch(pairs + kPackedAhead * kNr + 16);
+#pragma GCC unroll 4
+    for (int j = 0; j < kNv; ++j) {
+      U32 pair;
+      memcpy(&pair, pairs + j * kLanes, sizeof pair);
+      even[j] = from_bits(pair << 16);
+      odd[j] = from_bits(pair & 0xffff0000u);
+    }
+    add_row(p, even);
+    if (p + 1 < k) add_row(p + 1, odd);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kNv; ++j) store(tile + r * kNr + j * kLanes, sum[r][j]);
+  }
+}
+
+void multiply_packed(const void* sliver, const void* packed, int64_t k, int64_t rows, float* tile, int32_t accumulate) {
+  const float* a = static_cast<const float*>(sliver);
+  const uint32_t* pairs = static_cast<const uint32_t*>(packed);
+  switch (rows) {
+    case 1: return multiply_packed_rows<1>(a, pairs, k, tile, accumulate);
+    case 2: return multiply_packed_rows<2>(a, pairs, k, tile, accumulate);
+    case 3: return multiply_packed_rows<3>(a, pairs, k, tile, accumulate);
+    default: return multiply_packed_rows<4>(a, pairs, k, tile, accumulate);
+  }
+}
+
 void store_c(const StoreArgs& args) { store_tile<kNr>(args); }
 
 }  // namespace
@@ -276,6 +331,8 @@ const MatmulEngine kWideEngine = {INVAR_TEXT(INVAR_LEVEL_NAME),
                                   open_panel,
                                   multiply,
                                   store_c,
+                                  kPackedRows,
+                                  multiply_packed,
                                   nullptr,
                                   nullptr};
 
