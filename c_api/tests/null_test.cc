@@ -49,6 +49,25 @@ TEST(NullArguments, ReleaseAcceptsNull) {
   invar_tensor_release(nullptr);
   invar_optimizer_release(nullptr);
   invar_accumulator_release(nullptr);
+  invar_tokenizer_release(nullptr);
+}
+
+TEST(NullArguments, Tokenizers) {
+  const auto owner = make_runtime();
+  invar_tokenizer* tokenizer;
+  invar_bytes* bytes;
+  EXPECT_INVALID_OUT(tokenizer, invar_tokenizer_load(nullptr, "a", 1, &tokenizer));
+  EXPECT_INVALID_OUT(tokenizer, invar_tokenizer_load(owner.get(), nullptr, 1, &tokenizer));
+  EXPECT_INVALID_OUT(tokenizer, invar_tokenizer_load(owner.get(), nullptr, 0, &tokenizer));
+  EXPECT_INVALID(invar_tokenizer_load(owner.get(), "a", 1, nullptr));
+  EXPECT_INVALID_OUT(bytes, invar_tokenizer_info(nullptr, &bytes));
+  EXPECT_INVALID_OUT(bytes, invar_tokenizer_encode(nullptr, "a", 1, 0, &bytes));
+  EXPECT_INVALID_OUT(bytes, invar_tokenizer_decode(nullptr, nullptr, 0, 0, &bytes));
+  EXPECT_INVALID_OUT(bytes, invar_tokenizer_chat(nullptr, "", 0, &bytes));
+  EXPECT_INVALID_OUT(bytes, invar_tokenizer_train(nullptr, "", 0, nullptr, nullptr, &bytes));
+  EXPECT_INVALID_OUT(bytes, invar_data_preview(nullptr, "", 0, nullptr, nullptr, &bytes));
+  EXPECT_INVALID(invar_data_preview(owner.get(), "", 0, nullptr, nullptr, nullptr));
+  EXPECT_INVALID(invar_tokenizer_train(owner.get(), "", 0, nullptr, nullptr, nullptr));
 }
 
 TEST(NullArguments, RuntimeAndMessages) {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "core/text/byte_tokenizer.h"
-#include "core/text/documents.h"
+#include "core/text/data_options.h"
 #include "core/text/token_buffer.h"
 
 namespace invar {
@@ -32,10 +32,7 @@ Result<TokenBuffer> read_ids(const v1::CalibrateConfig& config, const ModelShape
     return read_token_file(files, data.paths(0), width, static_cast<int32_t>(shape.vocab));
   }
   INVAR_ASSIGN(const std::shared_ptr<const Tokenizer> tokenizer, tokenizer_of(config, files));
-  DocumentOptions options;
-  if (data.format() == v1::DATA_FORMAT_TEXT) options.format = TextFormat::kText;
-  if (data.format() == v1::DATA_FORMAT_JSONL) options.format = TextFormat::kJsonl;
-  options.text_key = data.text_key();
+  INVAR_ASSIGN(const TokenizeOptions options, tokenize_options_of(data, files));
   INVAR_ASSIGN(TokenizedText text, tokenize_files(files, {data.paths().begin(), data.paths().end()}, options,
                                                   *tokenizer, shape.vocab, cancel));
   return std::move(text.tokens);

@@ -6,6 +6,7 @@
 
 #include "core/text/byte_tokenizer.h"
 #include "core/text/token_buffer.h"
+#include "core/text/tokenized_text.h"
 
 namespace invar {
 namespace {

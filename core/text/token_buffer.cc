@@ -45,12 +45,28 @@ Status TokenBuffer::append(std::span<const int32_t> ids) {
           cat("token ", size() + static_cast<int64_t>(i), " is ", ids[i], "; ids must lie in [0, ", vocab_size_, ")"));
     }
   }
+  if (!trained_.empty()) trained_.resize(static_cast<size_t>(size()) + ids.size(), 1);
   if (vocab_size_ <= 65536) {
     narrow_.insert(narrow_.end(), ids.begin(), ids.end());
   } else {
     wide_.insert(wide_.end(), ids.begin(), ids.end());
   }
   return {};
+}
+
+Status TokenBuffer::append(std::span<const int32_t> ids, const std::vector<bool>& trained) {
+  const auto before = static_cast<size_t>(size());
+  INVAR_TRY(append(ids));
+  if (trained_.empty() && std::find(trained.begin(), trained.end(), false) == trained.end()) return {};
+  trained_.resize(before, 1);
+  trained_.insert(trained_.end(), trained.begin(), trained.end());
+  return {};
+}
+
+void TokenBuffer::begin_document(const Source& source) {
+  sources_.resize(document_starts_.size());
+  sources_.push_back(source);
+  document_starts_.push_back(size());
 }
 
 void TokenBuffer::copy(int64_t begin, std::span<int32_t> out) const {
@@ -62,51 +78,9 @@ void TokenBuffer::copy(int64_t begin, std::span<int32_t> out) const {
 }
 
 uint64_t TokenBuffer::digest() const {
-  if (vocab_size_ <= 65536) return XXH3_64bits(narrow_.data(), narrow_.size() * sizeof(narrow_[0]));
-  return XXH3_64bits(wide_.data(), wide_.size() * sizeof(wide_[0]));
-}
-
-Result<TokenizedText> tokenize_files(FileSystem& files, const std::vector<std::string>& paths,
-                                     const DocumentOptions& options, const Tokenizer& tokenizer, int64_t model_vocab,
-                                     const CancelFlag* cancel) {
-  if (paths.empty()) return Error(Code::kInvalidArgument, "text.no_files", "no text files are named");
-  if (tokenizer.vocab_size() > model_vocab) {
-    return Error(Code::kInvalidArgument, "text.vocabulary_mismatch",
-                 cat("the tokenizer has ", tokenizer.vocab_size(), " tokens, the model's vocabulary only ", model_vocab,
-                     "; raise model.vocab_size or use the model's own tokenizer"));
-  }
-  TokenizedText text{TokenBuffer(tokenizer.vocab_size())};
-  DocumentReader reader(files, paths, options);
-  std::vector<int32_t> ids;
-  bool inside = false;  // a document with at least one token is open
-  while (true) {
-    INVAR_TRY(check_cancel(cancel));
-    INVAR_ASSIGN(auto piece, reader.next());
-    if (!piece) break;
-    ids.clear();
-    tokenizer.encode_to(piece->text, {}, &ids);
-    text.bytes += static_cast<int64_t>(piece->text.size());
-    if (!ids.empty() && !inside) {
-      text.tokens.begin_document();
-      inside = true;
-    }
-    if (piece->ends_document) {
-      if (inside) {
-        if (tokenizer.eos_id() >= 0) ids.push_back(tokenizer.eos_id());
-        ++text.documents;
-      } else {
-        ++text.empty_documents;
-      }
-      inside = false;
-    }
-    INVAR_TRY(text.tokens.append(ids));
-  }
-  if (text.tokens.size() == 0) {
-    return Error(Code::kDataLoss, "text.empty",
-                 cat(paths.front(), paths.size() > 1 ? cat(" and ", paths.size() - 1, " more files") : std::string(),
-                     ": no text to train on"));
-  }
-  return text;
+  const uint64_t ids = vocab_size_ <= 65536 ? XXH3_64bits(narrow_.data(), narrow_.size() * sizeof(narrow_[0]))
+                                            : XXH3_64bits(wide_.data(), wide_.size() * sizeof(wide_[0]));
+  return trained_.empty() ? ids : XXH3_64bits_withSeed(trained_.data(), trained_.size(), ids);
 }
 
 Result<TokenBuffer> read_token_file(FileSystem& files, const std::string& path, int bytes_per_token,

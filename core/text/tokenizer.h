@@ -49,6 +49,8 @@ class Tokenizer {
   // tokenizer.json, tokenizer_config.json and what else belongs to them, as Hugging Face packages load them: byte for
   // byte what was read, where it was read from files.
   virtual std::vector<TokenizerFile> files() const = 0;
+  // What stands before a text that is trained, such as a begin token; empty where the tokenizer's file names nothing.
+  virtual std::vector<int32_t> text_prefix() const { return {}; }
   // The id of a token by its name, -1 where there is none, and back; a name is how the token's file writes it.
   virtual int32_t id_of(std::string_view token) const = 0;
   virtual std::string token_of(int32_t id) const = 0;
@@ -64,7 +66,8 @@ class Tokenizer {
 // Writes tokenizer.files() into an existing folder.
 Status save_tokenizer(const Tokenizer& tokenizer, FileSystem& files, const std::string& folder);
 
-// The tokenizer of `folder` (its tokenizer.json) or of the tokenizer.json `path` itself.
+// The tokenizer of a folder (its tokenizer.json, else its tokenizer.model), of a tokenizer.json, or of a SentencePiece
+// model, whose name ends in .model.
 // "tokenizer.unsupported" names what in the file is not supported.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(FileSystem& files, const std::string& path);
 

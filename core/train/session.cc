@@ -88,6 +88,7 @@ Result<std::unique_ptr<Session>> Session::create(const v1::TrainConfig& given, c
     state.source.emplace(state.data.training,
                          OrderOptions{.shuffle = config.data().shuffle(), .seed = config.data().shuffle_seed()});
     state.progress.data_digest = state.data.digest;
+    state.warnings.insert(state.warnings.end(), state.data.warnings.begin(), state.data.warnings.end());
   }
   INVAR_TRY(check_cancel(cancel));
   INVAR_ASSIGN(state.learner, make_learner(config, shape, state.pool, environment));

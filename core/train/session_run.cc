@@ -102,6 +102,10 @@ std::vector<SideFile> Session::State::side_files() const {
   if (tokenizer != nullptr) {
     for (TokenizerFile& file : tokenizer->files())
       side_files.push_back({std::move(file.name), std::move(file.text), ""});
+    const std::string generation = join_path(config.model().path(), "generation_config.json");
+    if (!config.model().path().empty() && files->exists(generation)) {
+      side_files.push_back({"generation_config.json", "", generation});
+    }
     return side_files;
   }
   // A tokenizer that is not supported travels as it is.

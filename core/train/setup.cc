@@ -4,6 +4,7 @@
 
 #include "core/model/weight_source.h"
 #include "core/text/byte_tokenizer.h"
+#include "core/text/data_options.h"
 #include "core/text/token_buffer.h"
 #include "core/train/inference/quantized_weights.h"
 #include "core/train/learner.h"
@@ -16,15 +17,6 @@ constexpr int64_t kMaxConfigBytes = 16 << 20;
 Result<ModelShape> shape_from_file(const std::string& path, FileSystem& files) {
   INVAR_ASSIGN(const std::string text, read_text(files, path, kMaxConfigBytes));
   return parse_model_config(text, path);
-}
-
-DocumentOptions document_options_of(const v1::DataConfig& config) {
-  DocumentOptions options;
-  options.format = config.format() == v1::DATA_FORMAT_TEXT    ? TextFormat::kText
-                   : config.format() == v1::DATA_FORMAT_JSONL ? TextFormat::kJsonl
-                                                              : TextFormat::kAuto;
-  options.text_key = config.text_key();
-  return options;
 }
 
 }  // namespace
@@ -79,7 +71,6 @@ Schedule schedule_of(const v1::OptimizerConfig& optimizer, const v1::ScheduleCon
 
 Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const v1::TokenizerConfig& config,
                                                       const std::string& model_folder, FileSystem& files) {
-  const std::string beside_model = model_folder.empty() ? std::string() : join_path(model_folder, "tokenizer.json");
   switch (config.kind()) {
     case v1::TOKENIZER_KIND_BYTE: break;
     case v1::TOKENIZER_KIND_FILE:
@@ -90,7 +81,11 @@ Result<std::shared_ptr<const Tokenizer>> tokenizer_of(const v1::TokenizerConfig&
       return load_tokenizer(files, config.path());
     default:
       if (!config.path().empty()) return load_tokenizer(files, config.path());
-      if (!beside_model.empty() && files.exists(beside_model)) return load_tokenizer(files, beside_model);
+      for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+        if (!model_folder.empty() && files.exists(join_path(model_folder, name))) {
+          return load_tokenizer(files, model_folder);
+        }
+      }
       break;
   }
   return std::shared_ptr<const Tokenizer>(std::make_shared<ByteTokenizer>());
@@ -150,27 +145,31 @@ Status load_first_weights(const v1::ModelConfig& config, uint64_t seed, std::sha
 
 Result<TrainingData> training_data_of(const v1::DataConfig& config, const Tokenizer& tokenizer, int64_t vocab,
                                       FileSystem& files, const CancelFlag* cancel) {
-  const DocumentOptions documents = document_options_of(config);
-  const auto read = [&](const auto& paths) {
-    return tokenize_files(files, {paths.begin(), paths.end()}, documents, tokenizer, vocab, cancel);
-  };
-  SequenceOptions options;
-  options.length = config.sequence_length();
-  options.packing = config.packing() == v1::PACKING_DOCUMENTS ? Packing::kDocuments : Packing::kConcatenated;
+  INVAR_ASSIGN(const TokenizeOptions reading, tokenize_options_of(config, files));
   TrainingData data;
   if (config.eval_paths_size() > 0) {
-    INVAR_ASSIGN(auto text, read(config.eval_paths()));
+    TokenizeOptions whole = reading;
+    whole.weights.clear();  // they belong to the training files
+    INVAR_ASSIGN(auto text, tokenize_files(files, {config.eval_paths().begin(), config.eval_paths().end()}, whole,
+                                           tokenizer, vocab, cancel));
+    const SequenceOptions options = sequence_options_of(config, text);
     INVAR_ASSIGN(auto sequences, Sequences::create(std::make_shared<TokenBuffer>(std::move(text.tokens)), options));
     data.evaluation = std::make_shared<Sequences>(std::move(sequences));
-  } else {
-    options.heldout_fraction = config.heldout_fraction();
   }
-  INVAR_ASSIGN(auto text, read(config.paths()));
+  INVAR_ASSIGN(auto text, tokenize_files(files, {config.paths().begin(), config.paths().end()}, reading, tokenizer,
+                                         vocab, cancel));
+  SequenceOptions options = sequence_options_of(config, text);
+  if (config.eval_paths_size() == 0) options.heldout_fraction = config.heldout_fraction();
   data.documents = text.documents;
   data.empty_documents = text.empty_documents;
   data.tokens = text.tokens.size();
+  data.trained_tokens = text.trained_tokens;
   data.digest = text.tokens.digest();
-  INVAR_ASSIGN(auto sequences, Sequences::create(std::make_shared<TokenBuffer>(std::move(text.tokens)), options));
+  const auto tokens = std::make_shared<const TokenBuffer>(std::move(text.tokens));
+  INVAR_ASSIGN(auto sequences, Sequences::create(tokens, options));
+  if (const std::string warning = packing_warning(sequences, *tokens, text.paths); !warning.empty()) {
+    data.warnings.push_back(warning);
+  }
   data.training = std::make_shared<Sequences>(std::move(sequences));
   return data;
 }

@@ -43,7 +43,8 @@ struct TrainingData {
   std::shared_ptr<const Sequences> training;    // with the held-out tail, unless `evaluation` has its own files
   std::shared_ptr<const Sequences> evaluation;  // of data.eval_paths; null without
   uint64_t digest = 0;                          // of the training tokens
-  int64_t tokens = 0, documents = 0, empty_documents = 0;
+  int64_t tokens = 0, trained_tokens = 0, documents = 0, empty_documents = 0;
+  std::vector<std::string> warnings;  // documents cut, dropped or without a trained token
 };
 
 // Reads, encodes and packs the files of `config` for a model of `vocab` rows.

@@ -38,6 +38,7 @@ struct Release {
   void operator()(invar_runtime* p) const { invar_runtime_release(p); }
   void operator()(invar_cancel* p) const { invar_cancel_release(p); }
   void operator()(invar_model* p) const { invar_model_release(p); }
+  void operator()(invar_tokenizer* p) const { invar_tokenizer_release(p); }
   void operator()(invar_session* p) const { invar_session_release(p); }
 };
 template <typename T>

@@ -70,6 +70,8 @@ void print_warnings(const nlohmann::json& report);
 void add_checkpoint_commands(CLI::App& app, Context& context, std::vector<std::unique_ptr<Command>>& commands);
 void add_model_commands(CLI::App& app, Context& context, std::vector<std::unique_ptr<Command>>& commands);
 void add_config_commands(CLI::App& app, Context& context, std::vector<std::unique_ptr<Command>>& commands);
+void add_tokenizer_commands(CLI::App& app, Context& context, std::vector<std::unique_ptr<Command>>& commands);
+void add_data_commands(CLI::App& app, Context& context, std::vector<std::unique_ptr<Command>>& commands);
 void add_bench_commands(CLI::App& app, Context& context, std::vector<std::unique_ptr<Command>>& commands);
 
 }  // namespace cli

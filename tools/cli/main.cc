@@ -33,6 +33,8 @@ int run(int argc, char** argv) {
   cli::add_checkpoint_commands(app, context, commands);
   cli::add_model_commands(app, context, commands);
   cli::add_config_commands(app, context, commands);
+  cli::add_tokenizer_commands(app, context, commands);
+  cli::add_data_commands(app, context, commands);
   cli::add_bench_commands(app, context, commands);
   try {
     app.parse(argc, argv);

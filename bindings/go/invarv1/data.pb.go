@@ -27,12 +27,24 @@ type DataFormat int32
 
 const (
 	DataFormat_DATA_FORMAT_UNSPECIFIED DataFormat = 0
-	// By file name: .jsonl and .json lines are jsonl, everything else text.
+	// By file name: .jsonl and .json are jsonl (or one JSON array), .bin, .u16 and .u32 tokens, everything else text.
 	DataFormat_DATA_FORMAT_AUTO DataFormat = 1
 	// UTF-8 text; one file is one document.
 	DataFormat_DATA_FORMAT_TEXT DataFormat = 2
-	// One JSON object a line; `text_key` names the text.
+	// One JSON object a line, of any layout below by its keys; `text_key` names a plain text.
 	DataFormat_DATA_FORMAT_JSONL DataFormat = 3
+	// Token ids: nanoGPT's and llm.c's .bin, .u16, .u32.
+	DataFormat_DATA_FORMAT_TOKENS DataFormat = 4
+	// JSONL with "messages" and, if the model may call functions, "tools".
+	DataFormat_DATA_FORMAT_MESSAGES DataFormat = 5
+	// JSONL with "prompt" and "completion": texts, or lists of messages.
+	DataFormat_DATA_FORMAT_PROMPT_COMPLETION DataFormat = 6
+	// JSONL with "instruction", "input" and "output".
+	DataFormat_DATA_FORMAT_ALPACA DataFormat = 7
+	// JSONL with "conversations" of "from" and "value".
+	DataFormat_DATA_FORMAT_SHAREGPT DataFormat = 8
+	// JSONL with "input_ids" and "labels" or a mask.
+	DataFormat_DATA_FORMAT_INPUT_IDS DataFormat = 9
 )
 
 // Enum value maps for DataFormat.
@@ -42,12 +54,24 @@ var (
 		1: "DATA_FORMAT_AUTO",
 		2: "DATA_FORMAT_TEXT",
 		3: "DATA_FORMAT_JSONL",
+		4: "DATA_FORMAT_TOKENS",
+		5: "DATA_FORMAT_MESSAGES",
+		6: "DATA_FORMAT_PROMPT_COMPLETION",
+		7: "DATA_FORMAT_ALPACA",
+		8: "DATA_FORMAT_SHAREGPT",
+		9: "DATA_FORMAT_INPUT_IDS",
 	}
 	DataFormat_value = map[string]int32{
-		"DATA_FORMAT_UNSPECIFIED": 0,
-		"DATA_FORMAT_AUTO":        1,
-		"DATA_FORMAT_TEXT":        2,
-		"DATA_FORMAT_JSONL":       3,
+		"DATA_FORMAT_UNSPECIFIED":       0,
+		"DATA_FORMAT_AUTO":              1,
+		"DATA_FORMAT_TEXT":              2,
+		"DATA_FORMAT_JSONL":             3,
+		"DATA_FORMAT_TOKENS":            4,
+		"DATA_FORMAT_MESSAGES":          5,
+		"DATA_FORMAT_PROMPT_COMPLETION": 6,
+		"DATA_FORMAT_ALPACA":            7,
+		"DATA_FORMAT_SHAREGPT":          8,
+		"DATA_FORMAT_INPUT_IDS":         9,
 	}
 )
 
@@ -141,6 +165,11 @@ const (
 	Packing_PACKING_DOCUMENTS Packing = 1
 	// As above, attention reads across documents inside a sequence.
 	Packing_PACKING_CONCATENATED Packing = 2
+	// Whole documents side by side, as many as fit; none is cut but those longer than sequence_length (`truncation`).
+	// Attention and positions begin anew with each.
+	Packing_PACKING_WHOLE Packing = 3
+	// Whole where conversations, prompts with completions or token records are read, else concatenated.
+	Packing_PACKING_AUTO Packing = 4
 )
 
 // Enum value maps for Packing.
@@ -149,11 +178,15 @@ var (
 		0: "PACKING_UNSPECIFIED",
 		1: "PACKING_DOCUMENTS",
 		2: "PACKING_CONCATENATED",
+		3: "PACKING_WHOLE",
+		4: "PACKING_AUTO",
 	}
 	Packing_value = map[string]int32{
 		"PACKING_UNSPECIFIED":  0,
 		"PACKING_DOCUMENTS":    1,
 		"PACKING_CONCATENATED": 2,
+		"PACKING_WHOLE":        3,
+		"PACKING_AUTO":         4,
 	}
 )
 
@@ -182,6 +215,119 @@ func (x Packing) Number() protoreflect.EnumNumber {
 // Deprecated: Use Packing.Descriptor instead.
 func (Packing) EnumDescriptor() ([]byte, []int) {
 	return file_invar_v1_data_proto_rawDescGZIP(), []int{2}
+}
+
+// A document longer than sequence_length, where documents stay whole.
+type Truncation int32
+
+const (
+	Truncation_TRUNCATION_UNSPECIFIED Truncation = 0
+	Truncation_TRUNCATION_KEEP_START  Truncation = 1
+	Truncation_TRUNCATION_KEEP_END    Truncation = 2
+	// It is left out.
+	Truncation_TRUNCATION_DROP Truncation = 3
+	// It is an error.
+	Truncation_TRUNCATION_REFUSE Truncation = 4
+)
+
+// Enum value maps for Truncation.
+var (
+	Truncation_name = map[int32]string{
+		0: "TRUNCATION_UNSPECIFIED",
+		1: "TRUNCATION_KEEP_START",
+		2: "TRUNCATION_KEEP_END",
+		3: "TRUNCATION_DROP",
+		4: "TRUNCATION_REFUSE",
+	}
+	Truncation_value = map[string]int32{
+		"TRUNCATION_UNSPECIFIED": 0,
+		"TRUNCATION_KEEP_START":  1,
+		"TRUNCATION_KEEP_END":    2,
+		"TRUNCATION_DROP":        3,
+		"TRUNCATION_REFUSE":      4,
+	}
+)
+
+func (x Truncation) Enum() *Truncation {
+	p := new(Truncation)
+	*p = x
+	return p
+}
+
+func (x Truncation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Truncation) Descriptor() protoreflect.EnumDescriptor {
+	return file_invar_v1_data_proto_enumTypes[3].Descriptor()
+}
+
+func (Truncation) Type() protoreflect.EnumType {
+	return &file_invar_v1_data_proto_enumTypes[3]
+}
+
+func (x Truncation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Truncation.Descriptor instead.
+func (Truncation) EnumDescriptor() ([]byte, []int) {
+	return file_invar_v1_data_proto_rawDescGZIP(), []int{3}
+}
+
+// Which tokens are trained.
+type LossOn int32
+
+const (
+	LossOn_LOSS_ON_UNSPECIFIED LossOn = 0
+	// All tokens of texts; of conversations and prompts with completions only what the model writes.
+	LossOn_LOSS_ON_AUTO LossOn = 1
+	LossOn_LOSS_ON_ALL  LossOn = 2
+	// What the model writes; plain texts are refused.
+	LossOn_LOSS_ON_COMPLETION LossOn = 3
+)
+
+// Enum value maps for LossOn.
+var (
+	LossOn_name = map[int32]string{
+		0: "LOSS_ON_UNSPECIFIED",
+		1: "LOSS_ON_AUTO",
+		2: "LOSS_ON_ALL",
+		3: "LOSS_ON_COMPLETION",
+	}
+	LossOn_value = map[string]int32{
+		"LOSS_ON_UNSPECIFIED": 0,
+		"LOSS_ON_AUTO":        1,
+		"LOSS_ON_ALL":         2,
+		"LOSS_ON_COMPLETION":  3,
+	}
+)
+
+func (x LossOn) Enum() *LossOn {
+	p := new(LossOn)
+	*p = x
+	return p
+}
+
+func (x LossOn) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LossOn) Descriptor() protoreflect.EnumDescriptor {
+	return file_invar_v1_data_proto_enumTypes[4].Descriptor()
+}
+
+func (LossOn) Type() protoreflect.EnumType {
+	return &file_invar_v1_data_proto_enumTypes[4]
+}
+
+func (x LossOn) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LossOn.Descriptor instead.
+func (LossOn) EnumDescriptor() ([]byte, []int) {
+	return file_invar_v1_data_proto_rawDescGZIP(), []int{4}
 }
 
 type TokenizerConfig struct {
@@ -250,8 +396,14 @@ type DataConfig struct {
 	// Files for evaluation; with them nothing is held out from `paths`.
 	EvalPaths []string `protobuf:"bytes,8,rep,name=eval_paths,json=evalPaths,proto3" json:"eval_paths,omitempty"`
 	// Sequences are visited in a new random order every epoch.
-	Shuffle       *bool   `protobuf:"varint,9,opt,name=shuffle,proto3,oneof" json:"shuffle,omitempty"`
-	ShuffleSeed   *uint64 `protobuf:"varint,10,opt,name=shuffle_seed,json=shuffleSeed,proto3,oneof" json:"shuffle_seed,omitempty"`
+	Shuffle     *bool       `protobuf:"varint,9,opt,name=shuffle,proto3,oneof" json:"shuffle,omitempty"`
+	ShuffleSeed *uint64     `protobuf:"varint,10,opt,name=shuffle_seed,json=shuffleSeed,proto3,oneof" json:"shuffle_seed,omitempty"`
+	Loss        *LossOn     `protobuf:"varint,11,opt,name=loss,proto3,enum=invar.v1.LossOn,oneof" json:"loss,omitempty"`
+	Truncation  *Truncation `protobuf:"varint,12,opt,name=truncation,proto3,enum=invar.v1.Truncation,oneof" json:"truncation,omitempty"`
+	// How often an epoch visits the documents of each path; a fraction keeps a share of them. None given: once.
+	Weights []float64 `protobuf:"fixed64,13,rep,packed,name=weights,proto3" json:"weights,omitempty"`
+	// A chat template file to use instead of the tokenizer's own.
+	ChatTemplate  *string `protobuf:"bytes,14,opt,name=chat_template,json=chatTemplate,proto3,oneof" json:"chat_template,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -356,6 +508,34 @@ func (x *DataConfig) GetShuffleSeed() uint64 {
 	return 0
 }
 
+func (x *DataConfig) GetLoss() LossOn {
+	if x != nil && x.Loss != nil {
+		return *x.Loss
+	}
+	return LossOn_LOSS_ON_UNSPECIFIED
+}
+
+func (x *DataConfig) GetTruncation() Truncation {
+	if x != nil && x.Truncation != nil {
+		return *x.Truncation
+	}
+	return Truncation_TRUNCATION_UNSPECIFIED
+}
+
+func (x *DataConfig) GetWeights() []float64 {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
+func (x *DataConfig) GetChatTemplate() string {
+	if x != nil && x.ChatTemplate != nil {
+		return *x.ChatTemplate
+	}
+	return ""
+}
+
 var File_invar_v1_data_proto protoreflect.FileDescriptor
 
 const file_invar_v1_data_proto_rawDesc = "" +
@@ -367,7 +547,7 @@ const file_invar_v1_data_proto_rawDesc = "" +
 	"\x04autoH\x00R\x04kind\x88\x01\x01\x12\x17\n" +
 	"\x04path\x18\x02 \x01(\tH\x01R\x04path\x88\x01\x01B\a\n" +
 	"\x05_kindB\a\n" +
-	"\x05_path\"\xa2\x05\n" +
+	"\x05_path\"\x8c\a\n" +
 	"\n" +
 	"DataConfig\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\tR\x05paths\x12=\n" +
@@ -379,9 +559,10 @@ const file_invar_v1_data_proto_rawDesc = "" +
 	"\x04textH\x01R\atextKey\x88\x01\x01\x127\n" +
 	"\ttokenizer\x18\x04 \x01(\v2\x19.invar.v1.TokenizerConfigR\ttokenizer\x12Q\n" +
 	"\x0fsequence_length\x18\x05 \x01(\x03B#\xa2\xed\x18\x1f\n" +
-	"\x03512\x12\x06tokens\x19\x00\x00\x00\x00\x00\x00\x00@!\x00\x00\x00\x00\x00\x00pAH\x02R\x0esequenceLength\x88\x01\x01\x12D\n" +
-	"\apacking\x18\x06 \x01(\x0e2\x11.invar.v1.PackingB\x12\xa2\xed\x18\x0e\n" +
-	"\fconcatenatedH\x03R\apacking\x88\x01\x01\x12S\n" +
+	"\x03512\x12\x06tokens\x19\x00\x00\x00\x00\x00\x00\x00@!\x00\x00\x00\x00\x00\x00pAH\x02R\x0esequenceLength\x88\x01\x01\x12<\n" +
+	"\apacking\x18\x06 \x01(\x0e2\x11.invar.v1.PackingB\n" +
+	"\xa2\xed\x18\x06\n" +
+	"\x04autoH\x03R\apacking\x88\x01\x01\x12S\n" +
 	"\x10heldout_fraction\x18\a \x01(\x01B#\xa2\xed\x18\x1f\n" +
 	"\x040.05\x12\x05ratio\x19\x00\x00\x00\x00\x00\x00\x00\x00!\xcd\xcc\xcc\xcc\xcc\xcc\xec?H\x04R\x0fheldoutFraction\x88\x01\x01\x12\x1d\n" +
 	"\n" +
@@ -392,7 +573,17 @@ const file_invar_v1_data_proto_rawDesc = "" +
 	"\fshuffle_seed\x18\n" +
 	" \x01(\x04B\n" +
 	"\xa2\xed\x18\x06\n" +
-	"\x041234H\x06R\vshuffleSeed\x88\x01\x01B\t\n" +
+	"\x041234H\x06R\vshuffleSeed\x88\x01\x01\x125\n" +
+	"\x04loss\x18\v \x01(\x0e2\x10.invar.v1.LossOnB\n" +
+	"\xa2\xed\x18\x06\n" +
+	"\x04autoH\aR\x04loss\x88\x01\x01\x12K\n" +
+	"\n" +
+	"truncation\x18\f \x01(\x0e2\x14.invar.v1.TruncationB\x10\xa2\xed\x18\f\n" +
+	"\n" +
+	"keep_startH\bR\n" +
+	"truncation\x88\x01\x01\x12\x18\n" +
+	"\aweights\x18\r \x03(\x01R\aweights\x12(\n" +
+	"\rchat_template\x18\x0e \x01(\tH\tR\fchatTemplate\x88\x01\x01B\t\n" +
 	"\a_formatB\v\n" +
 	"\t_text_keyB\x12\n" +
 	"\x10_sequence_lengthB\n" +
@@ -401,22 +592,46 @@ const file_invar_v1_data_proto_rawDesc = "" +
 	"\x11_heldout_fractionB\n" +
 	"\n" +
 	"\b_shuffleB\x0f\n" +
-	"\r_shuffle_seedJ\x04\b\v\x10)*r\n" +
+	"\r_shuffle_seedB\a\n" +
+	"\x05_lossB\r\n" +
+	"\v_truncationB\x10\n" +
+	"\x0e_chat_templateJ\x04\b\x0f\x10)*\x94\x02\n" +
 	"\n" +
 	"DataFormat\x12\x1b\n" +
 	"\x17DATA_FORMAT_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10DATA_FORMAT_AUTO\x10\x01\x12\x14\n" +
 	"\x10DATA_FORMAT_TEXT\x10\x02\x12\x15\n" +
-	"\x11DATA_FORMAT_JSONL\x10\x03\"\x04\b\x04\x10\x14*\x80\x01\n" +
+	"\x11DATA_FORMAT_JSONL\x10\x03\x12\x16\n" +
+	"\x12DATA_FORMAT_TOKENS\x10\x04\x12\x18\n" +
+	"\x14DATA_FORMAT_MESSAGES\x10\x05\x12!\n" +
+	"\x1dDATA_FORMAT_PROMPT_COMPLETION\x10\x06\x12\x16\n" +
+	"\x12DATA_FORMAT_ALPACA\x10\a\x12\x18\n" +
+	"\x14DATA_FORMAT_SHAREGPT\x10\b\x12\x19\n" +
+	"\x15DATA_FORMAT_INPUT_IDS\x10\t\"\x04\b\n" +
+	"\x10\x14*\x80\x01\n" +
 	"\rTokenizerKind\x12\x1e\n" +
 	"\x1aTOKENIZER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TOKENIZER_KIND_AUTO\x10\x01\x12\x17\n" +
 	"\x13TOKENIZER_KIND_BYTE\x10\x02\x12\x17\n" +
-	"\x13TOKENIZER_KIND_FILE\x10\x03\"\x04\b\x04\x10\x14*S\n" +
+	"\x13TOKENIZER_KIND_FILE\x10\x03\"\x04\b\x04\x10\x14*x\n" +
 	"\aPacking\x12\x17\n" +
 	"\x13PACKING_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11PACKING_DOCUMENTS\x10\x01\x12\x18\n" +
-	"\x14PACKING_CONCATENATED\x10\x02B\"\n" +
+	"\x14PACKING_CONCATENATED\x10\x02\x12\x11\n" +
+	"\rPACKING_WHOLE\x10\x03\x12\x10\n" +
+	"\fPACKING_AUTO\x10\x04*\x88\x01\n" +
+	"\n" +
+	"Truncation\x12\x1a\n" +
+	"\x16TRUNCATION_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15TRUNCATION_KEEP_START\x10\x01\x12\x17\n" +
+	"\x13TRUNCATION_KEEP_END\x10\x02\x12\x13\n" +
+	"\x0fTRUNCATION_DROP\x10\x03\x12\x15\n" +
+	"\x11TRUNCATION_REFUSE\x10\x04*\\\n" +
+	"\x06LossOn\x12\x17\n" +
+	"\x13LOSS_ON_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fLOSS_ON_AUTO\x10\x01\x12\x0f\n" +
+	"\vLOSS_ON_ALL\x10\x02\x12\x16\n" +
+	"\x12LOSS_ON_COMPLETION\x10\x03B\"\n" +
 	"\fdev.invar.v1P\x01Z\x10invar/v1;invarv1b\x06proto3"
 
 var (
@@ -431,25 +646,29 @@ func file_invar_v1_data_proto_rawDescGZIP() []byte {
 	return file_invar_v1_data_proto_rawDescData
 }
 
-var file_invar_v1_data_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_invar_v1_data_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_invar_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_invar_v1_data_proto_goTypes = []any{
 	(DataFormat)(0),         // 0: invar.v1.DataFormat
 	(TokenizerKind)(0),      // 1: invar.v1.TokenizerKind
 	(Packing)(0),            // 2: invar.v1.Packing
-	(*TokenizerConfig)(nil), // 3: invar.v1.TokenizerConfig
-	(*DataConfig)(nil),      // 4: invar.v1.DataConfig
+	(Truncation)(0),         // 3: invar.v1.Truncation
+	(LossOn)(0),             // 4: invar.v1.LossOn
+	(*TokenizerConfig)(nil), // 5: invar.v1.TokenizerConfig
+	(*DataConfig)(nil),      // 6: invar.v1.DataConfig
 }
 var file_invar_v1_data_proto_depIdxs = []int32{
 	1, // 0: invar.v1.TokenizerConfig.kind:type_name -> invar.v1.TokenizerKind
 	0, // 1: invar.v1.DataConfig.format:type_name -> invar.v1.DataFormat
-	3, // 2: invar.v1.DataConfig.tokenizer:type_name -> invar.v1.TokenizerConfig
+	5, // 2: invar.v1.DataConfig.tokenizer:type_name -> invar.v1.TokenizerConfig
 	2, // 3: invar.v1.DataConfig.packing:type_name -> invar.v1.Packing
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	4, // 4: invar.v1.DataConfig.loss:type_name -> invar.v1.LossOn
+	3, // 5: invar.v1.DataConfig.truncation:type_name -> invar.v1.Truncation
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_invar_v1_data_proto_init() }
@@ -465,7 +684,7 @@ func file_invar_v1_data_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_invar_v1_data_proto_rawDesc), len(file_invar_v1_data_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      5,
 			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -30,6 +30,7 @@
  * Threads:
  *   any thread, any time          invar_cancel, invar_runtime, invar_checkpoint, invar_status, invar_bytes, and
  *                                 functions without handles
+ *   any thread                    invar_tokenizer
  *   any thread                    invar_tensor: the host orders reads and writes of the elements, as for its own memory
  *   one thread at a time,         invar_model, invar_session, invar_optimizer, invar_accumulator;
  *   any thread in turn            a second call meanwhile gets FAILED_PRECONDITION ("handle.busy")
@@ -777,6 +778,50 @@ INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_gradient(invar_accumula
 /* Sums and tokens back to zero. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_reset(invar_accumulator* accumulator) INVAR_NOEXCEPT;
 INVAR_API void invar_accumulator_release(invar_accumulator* accumulator) INVAR_NOEXCEPT;
+
+/* ---- Tokenizers and chat templates ---------------------------------------------------------------------------------
+ */
+
+typedef struct invar_tokenizer invar_tokenizer;
+
+/* Bits of invar_tokenizer_encode's flags. */
+#define INVAR_ENCODE_ADD_SPECIAL 1u   /* what the tokenizer puts around a text, such as a begin token */
+#define INVAR_ENCODE_PARSE_SPECIAL 2u /* special tokens written in the text become their ids */
+#define INVAR_ENCODE_TRUNCATE 4u      /* as the tokenizer's file says, if it does */
+/* Bits of invar_tokenizer_decode's flags. */
+#define INVAR_DECODE_SKIP_SPECIAL 1u /* special tokens are left out */
+#define INVAR_DECODE_BYTES 2u        /* an unfinished character stays; else U+FFFD stands for it */
+
+/* path: a tokenizer.json, or a folder that holds one. tokenizer: owned. "tokenizer.unsupported" names what is not
+ * supported in the file. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_tokenizer_load(invar_runtime* runtime, const char* path, size_t path_size,
+                                                            invar_tokenizer** tokenizer) INVAR_NOEXCEPT;
+/* A TokenizerInfo. info: owned. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_tokenizer_info(invar_tokenizer* tokenizer,
+                                                            invar_bytes** info) INVAR_NOEXCEPT;
+/* ids: owned; 32-bit integers in the machine's byte order. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_tokenizer_encode(invar_tokenizer* tokenizer, const char* text,
+                                                              size_t text_size, uint32_t flags,
+                                                              invar_bytes** ids) INVAR_NOEXCEPT;
+/* text: owned. "tokenizer.id_out_of_range" names the place. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_tokenizer_decode(invar_tokenizer* tokenizer, const int32_t* ids,
+                                                              size_t count, uint32_t flags,
+                                                              invar_bytes** text) INVAR_NOEXCEPT;
+/* A conversation (ChatConfig) as the tokenizer's chat template writes it; encode it with INVAR_ENCODE_PARSE_SPECIAL.
+ * text: owned. "template.raised" carries what the template itself refuses. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_tokenizer_chat(invar_tokenizer* tokenizer, const void* config,
+                                                            size_t config_size, invar_bytes** text) INVAR_NOEXCEPT;
+/* Learns a byte-level vocabulary: TokenizerTrainConfig to TokenizerTrainReport. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_tokenizer_train(invar_runtime* runtime, const void* config,
+                                                             size_t config_size, invar_cancel* cancel,
+                                                             const invar_progress_callback* progress,
+                                                             invar_bytes** report) INVAR_NOEXCEPT;
+INVAR_API void invar_tokenizer_release(invar_tokenizer* tokenizer) INVAR_NOEXCEPT;
+/* Data files as training sees them, token by token: PreviewConfig to PreviewReport. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_data_preview(invar_runtime* runtime, const void* config,
+                                                          size_t config_size, invar_cancel* cancel,
+                                                          const invar_progress_callback* progress,
+                                                          invar_bytes** report) INVAR_NOEXCEPT;
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -214,9 +214,14 @@ Result<BpeTrainer::Trained> BpeTrainer::learn(const Hooks& hooks) const {
   return trained;
 }
 
-Result<std::string> BpeTrainer::train(const Hooks& hooks) {
-  INVAR_ASSIGN(const Trained trained, learn(hooks));
+std::string BpeTrainer::tokenizer_json(const Trained& trained) const {
   return tokenizer_json_of(trained, options_.special_tokens.size());
+}
+
+std::string BpeTrainer::quoted(std::string_view text) {
+  std::string out;
+  quote(text, &out);
+  return out;
 }
 
 }  // namespace invar

@@ -2,7 +2,8 @@
 //
 //   BpeTrainer trainer({.vocab_size = 8192, .special_tokens = {"<|endoftext|>"}});
 //   trainer.feed(line); ...
-//   INVAR_ASSIGN(const std::string tokenizer_json, trainer.train({}));
+//   INVAR_ASSIGN(const auto trained, trainer.learn({}));
+//   const std::string file = trainer.tokenizer_json(trained);
 //
 // Invariant: the same text gives the merges of the Hugging Face trainer with a ByteLevel pre-tokenizer and its
 // alphabet: words are cut alike, ties go to the smaller ids, and the order of the text does not matter. Thread rule:
@@ -42,14 +43,16 @@ class BpeTrainer {
     const CancelFlag* cancel = nullptr;
     std::function<void(int64_t tokens, int64_t total)> progress;
   };
-  // The content of a tokenizer.json. "tokenizer.vocab_size" when there is no room for bytes and special tokens.
-  Result<std::string> train(const Hooks& hooks);
-
   struct Trained {
     std::vector<std::string> tokens;  // by id, bytes as characters
     std::vector<std::pair<int32_t, int32_t>> merges;
   };
+  // "tokenizer.vocab_size" when there is no room for bytes and special tokens.
   Result<Trained> learn(const Hooks& hooks) const;
+  // The content of a tokenizer.json.
+  std::string tokenizer_json(const Trained& trained) const;
+  // A JSON string.
+  static std::string quoted(std::string_view text);
 
  private:
   BpeTrainerOptions options_;

@@ -143,7 +143,8 @@ Result<TokenTable> read_vocabulary(const Json& json) {
   if (vocab == json.end() || !vocab->is_object()) return bad_stage("BPE", "\"vocab\" is missing or no object");
   int64_t highest = -1;
   for (const auto& [token, id] : vocab->items()) {
-    if (!id.is_number_unsigned()) return bad_stage("BPE", cat("token \"", token, "\" has no id"));
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX)
+      return bad_stage("BPE", cat("token \"", token, "\" has no id"));
     highest = std::max(highest, id.get<int64_t>());
   }
   // Ids far apart are no vocabulary; memory is not taken from a claim.

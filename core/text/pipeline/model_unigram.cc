@@ -116,8 +116,8 @@ Result<std::unique_ptr<TokenModel>> make_unigram_model(const Json& json) {
     return bad_stage("Unigram", cat("\"unk_id\" is ", unknown, " in a vocabulary of ", scores.size()));
   }
   INVAR_ASSIGN(const bool byte_fallback, flag_field(json, "byte_fallback", false));
-  return std::unique_ptr<TokenModel>(
-      new UnigramModel(std::move(tokens), std::move(scores), {}, static_cast<int32_t>(unknown), byte_fallback));
+  return std::unique_ptr<TokenModel>(new UnigramModel(
+      std::move(tokens), std::move(scores), {}, static_cast<int32_t>(std::max<int64_t>(unknown, -1)), byte_fallback));
 }
 
 }  // namespace invar

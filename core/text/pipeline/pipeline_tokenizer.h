@@ -48,6 +48,7 @@ class PipelineTokenizer final : public Tokenizer {
   void encode_to(std::string_view text, const EncodeOptions& options, std::vector<int32_t>* ids) const override;
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special) const override;
   std::vector<TokenizerFile> files() const override { return files_; }
+  std::vector<int32_t> text_prefix() const override { return before_; }
   int32_t id_of(std::string_view token) const override;
   std::string token_of(int32_t id) const override;
   bool is_special(int32_t id) const override;

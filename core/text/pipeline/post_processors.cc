@@ -66,7 +66,8 @@ PostProcessorResult make_cls_sep(const Json& json) {
   Ids ids;
   for (const char* key : {"cls", "sep"}) {
     const auto pair = json.find(key);
-    if (pair == json.end() || !pair->is_array() || pair->size() != 2 || !pair->at(1).is_number_unsigned()) {
+    if (pair == json.end() || !pair->is_array() || pair->size() != 2 || !pair->at(1).is_number_unsigned() ||
+        pair->at(1).get<uint64_t>() > INT32_MAX) {
       return bad_stage(stage_type(json), cat("\"", key, "\" is not a token and its id"));
     }
     ids.push_back(pair->at(1).get<int32_t>());

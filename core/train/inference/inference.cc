@@ -6,6 +6,7 @@
 
 #include "core/model/generate.h"
 #include "core/model/weights_folder.h"
+#include "core/text/data_options.h"
 #include "core/text/sequences.h"
 #include "core/text/token_buffer.h"
 #include "core/train/inference/quantized_weights.h"
@@ -29,14 +30,6 @@ size_t character_size(unsigned char lead) {
 bool well_formed(std::string_view text) {
   Utf8Checker checker;
   return checker.feed(text) && checker.finish();
-}
-
-DocumentOptions document_options_of(const v1::DataConfig& config) {
-  DocumentOptions options;
-  if (config.format() == v1::DATA_FORMAT_TEXT) options.format = TextFormat::kText;
-  if (config.format() == v1::DATA_FORMAT_JSONL) options.format = TextFormat::kJsonl;
-  options.text_key = config.text_key();
-  return options;
 }
 
 }  // namespace
@@ -145,14 +138,13 @@ Result<v1::EvalReport> evaluate_text(Model& model, const Tokenizer& tokenizer, c
                      " tokens this model was made for"));
   }
   const auto start = Clock::now();
-  INVAR_ASSIGN(auto text, tokenize_files(files, {data.paths().begin(), data.paths().end()}, document_options_of(data),
-                                         tokenizer, model.shape().vocab, hooks.cancel));
+  INVAR_ASSIGN(const TokenizeOptions reading, tokenize_options_of(data, files));
+  INVAR_ASSIGN(auto text, tokenize_files(files, {data.paths().begin(), data.paths().end()}, reading, tokenizer,
+                                         model.shape().vocab, hooks.cancel));
+  const SequenceOptions cut = sequence_options_of(data, text);
   const int64_t bytes = text.bytes, all_tokens = text.tokens.size();
   INVAR_ASSIGN(const Sequences sequences,
-               Sequences::create(std::make_shared<TokenBuffer>(std::move(text.tokens)),
-                                 {.length = data.sequence_length(),
-                                  .packing = data.packing() == v1::PACKING_DOCUMENTS ? Packing::kDocuments
-                                                                                     : Packing::kConcatenated}));
+               Sequences::create(std::make_shared<TokenBuffer>(std::move(text.tokens)), cut));
   int64_t count = sequences.training();
   if (config.max_tokens() > 0) {
     count = std::min(count, (config.max_tokens() + sequences.length() - 1) / sequences.length());

@@ -43,6 +43,7 @@ pub const INVAR_DTYPE_I64: i32 = 19;
 pub const INVAR_DTYPE_C64: i32 = 20;
 pub const INVAR_DTYPE_FP6_E2M3: i32 = 21;
 pub const INVAR_DTYPE_FP6_E3M2: i32 = 22;
+pub const INVAR_MAX_RANK: i32 = 8;
 pub const INVAR_RECIPE_FP32: i32 = 1;
 pub const INVAR_RECIPE_BF16: i32 = 2;
 pub const INVAR_RECIPE_FP8_TENSOR: i32 = 3;
@@ -59,13 +60,17 @@ pub const INVAR_PROGRESS_WORK: i32 = 1;
 pub const INVAR_PROGRESS_STEP: i32 = 2;
 pub const INVAR_PROGRESS_EVAL: i32 = 3;
 pub const INVAR_PROGRESS_NOTE: i32 = 4;
-pub const INVAR_MAX_RANK: i32 = 8;
 pub const INVAR_GRANULARITY_TENSOR: i32 = 1;
 pub const INVAR_GRANULARITY_ROW: i32 = 2;
 pub const INVAR_GRANULARITY_BLOCK: i32 = 3;
 pub const INVAR_STATE_MASTER: i32 = 1;
 pub const INVAR_STATE_FIRST_MOMENT: i32 = 2;
 pub const INVAR_STATE_SECOND_MOMENT: i32 = 3;
+pub const INVAR_ENCODE_ADD_SPECIAL: i32 = 1;
+pub const INVAR_ENCODE_PARSE_SPECIAL: i32 = 2;
+pub const INVAR_ENCODE_TRUNCATE: i32 = 4;
+pub const INVAR_DECODE_SKIP_SPECIAL: i32 = 1;
+pub const INVAR_DECODE_BYTES: i32 = 2;
 pub type __uint8_t = core::ffi::c_uchar;
 pub type __int32_t = core::ffi::c_int;
 pub type __uint32_t = core::ffi::c_uint;
@@ -434,6 +439,67 @@ extern "C" {
         progress: *const invar_progress_callback,
         report: *mut *mut invar_bytes,
     ) -> *mut invar_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct invar_checkpoint {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct invar_checkpoint_tensor {
+    pub struct_size: u32,
+    pub dtype: invar_dtype,
+    pub rank: i32,
+    pub quantized: i32,
+    pub shape: [i64; 8usize],
+    pub elements: i64,
+    pub rows: i64,
+    pub name: *const core::ffi::c_char,
+    pub rule: *const core::ffi::c_char,
+    pub layout: *const core::ffi::c_char,
+    pub file: *const core::ffi::c_char,
+}
+extern "C" {
+    pub fn invar_checkpoint_open(
+        runtime: *mut invar_runtime,
+        config: *const core::ffi::c_void,
+        config_size: usize,
+        checkpoint: *mut *mut invar_checkpoint,
+    ) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_checkpoint_count(checkpoint: *const invar_checkpoint, count: *mut i64) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_checkpoint_find(
+        checkpoint: *const invar_checkpoint,
+        name: *const core::ffi::c_char,
+        name_size: usize,
+        index: *mut i64,
+    ) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_checkpoint_describe(
+        checkpoint: *const invar_checkpoint,
+        index: i64,
+        tensor: *mut invar_checkpoint_tensor,
+    ) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_checkpoint_read_rows(
+        checkpoint: *const invar_checkpoint,
+        index: i64,
+        first_row: i64,
+        rows: i64,
+        dtype: invar_dtype,
+        cancel: *mut invar_cancel,
+        destination: *mut core::ffi::c_void,
+        capacity: usize,
+    ) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_checkpoint_release(checkpoint: *mut invar_checkpoint);
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -833,4 +899,69 @@ extern "C" {
 }
 extern "C" {
     pub fn invar_accumulator_release(accumulator: *mut invar_accumulator);
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct invar_tokenizer {
+    _unused: [u8; 0],
+}
+extern "C" {
+    pub fn invar_tokenizer_load(
+        runtime: *mut invar_runtime,
+        path: *const core::ffi::c_char,
+        path_size: usize,
+        tokenizer: *mut *mut invar_tokenizer,
+    ) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_tokenizer_info(tokenizer: *mut invar_tokenizer, info: *mut *mut invar_bytes) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_tokenizer_encode(
+        tokenizer: *mut invar_tokenizer,
+        text: *const core::ffi::c_char,
+        text_size: usize,
+        flags: u32,
+        ids: *mut *mut invar_bytes,
+    ) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_tokenizer_decode(
+        tokenizer: *mut invar_tokenizer,
+        ids: *const i32,
+        count: usize,
+        flags: u32,
+        text: *mut *mut invar_bytes,
+    ) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_tokenizer_chat(
+        tokenizer: *mut invar_tokenizer,
+        config: *const core::ffi::c_void,
+        config_size: usize,
+        text: *mut *mut invar_bytes,
+    ) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_tokenizer_train(
+        runtime: *mut invar_runtime,
+        config: *const core::ffi::c_void,
+        config_size: usize,
+        cancel: *mut invar_cancel,
+        progress: *const invar_progress_callback,
+        report: *mut *mut invar_bytes,
+    ) -> *mut invar_status;
+}
+extern "C" {
+    pub fn invar_tokenizer_release(tokenizer: *mut invar_tokenizer);
+}
+extern "C" {
+    pub fn invar_data_preview(
+        runtime: *mut invar_runtime,
+        config: *const core::ffi::c_void,
+        config_size: usize,
+        cancel: *mut invar_cancel,
+        progress: *const invar_progress_callback,
+        report: *mut *mut invar_bytes,
+    ) -> *mut invar_status;
 }
