@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
 #include <vector>
 
 #include "core/device/cpu/bench/streams.h"
@@ -18,6 +20,25 @@ TEST(Streams, TriadReadAndWriteTouchEveryElement) {
   EXPECT_EQ(cpu::stream_read(c, kCount), 2.0f * kCount);
   cpu::stream_write(a, kCount);
   for (int64_t i = 0; i < kCount; ++i) ASSERT_EQ(a[i], 3) << i;
+}
+
+int64_t resident_pages() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident;
+}
+
+TEST(MachineLimits, ReadsMemoryAndNotOneSharedPageOfZeros) {
+  auto pool = std::make_shared<ThreadPool>(1);
+  auto device = Device::open("cpu", pool);
+  ASSERT_TRUE(device.ok());
+  const int64_t before = resident_pages();
+  if (before == 0) GTEST_SKIP() << "the system does not tell what is resident";
+  MachineLimits limits(*pool);
+  ASSERT_TRUE(limits.use_memory(**device).ok());
+  // Three arrays of 192 MiB in pages of 4 KiB, nearly all of them; larger pages are counted in the same unit.
+  EXPECT_GT(resident_pages() - before, (int64_t{3} * 192 << 20) / 4096 * 9 / 10);
 }
 
 TEST(MachineLimits, SamplesArePositiveAndKeepTheBest) {
