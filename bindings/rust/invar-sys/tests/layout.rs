@@ -37,6 +37,7 @@ fn structs_have_the_c_compilers_layout() {
         invar_eval_metrics { struct_size, reserved, step, loss, perplexity, tokens, seconds }
         invar_progress { struct_size, kind, stage, detail, unit, done, total, seconds, step, eval }
         invar_progress_callback { struct_size, reserved, call, user, drop }
+        invar_checkpoint_tensor { struct_size, dtype, rank, quantized, shape, elements, rows, name, rule, layout, file }
         invar_token { struct_size, id, index, text, text_size }
         invar_token_callback { struct_size, reserved, call, user, drop }
         invar_batch { struct_size, reserved, sequences, sequence_length, ids, targets, mask }
