@@ -5,6 +5,7 @@
 #
 # Reachable means: Go and Java: the method of bindings/swig that calls the function, found by its text, is called by
 # the language's own layer (or the function is by name, in typemaps and C parts). Rust: the layer above invar-sys names it.
+# C++: the wrapper headers name it.
 set -euo pipefail
 cd "${PARITY_ROOT:-$(dirname "${BASH_SOURCE[0]}")/../..}"
 here=bindings/parity
@@ -37,6 +38,7 @@ interface() {
 go_text=$(cat bindings/go/*.go bindings/go/internal/raw/structs.go bindings/go/internal/raw/callbacks.go | grep -v '^ *//')
 java_text=$(cat $(find bindings/java/src/main/java -name '*.java'))
 java_c=$(cat bindings/swig/invar_java.swg $(find bindings/java/src/main/c -type f))
+cpp_text=$(cat c_api/include/invar/*.hpp | grep -v '^ *//')
 rust_text=$(cat $(find bindings/rust/invar/src -name '*.rs'))
 calls=$(interface)
 
@@ -73,6 +75,7 @@ reach_java() {
   return 1
 }
 
+reach_cpp() { has "$cpp_text" "\b$1\b"; }
 reach_rust() { has "$rust_text" "\b$1\b"; }
 
 missing=0
@@ -84,10 +87,10 @@ cell() {
   if [ -n "$why" ]; then echo "no: $why"; else echo MISSING; fi
 }
 
-echo '| function | Go | Java | Rust |'
-echo '| --- | --- | --- | --- |'
+echo '| function | C++ | Go | Java | Rust |'
+echo '| --- | --- | --- | --- | --- |'
 while read -r function; do
-  row="$(cell "$function" go) | $(cell "$function" java) | $(cell "$function" rust)"
+  row="$(cell "$function" cpp) | $(cell "$function" go) | $(cell "$function" java) | $(cell "$function" rust)"
   echo "| \`$function\` | $row |"
   case $row in *MISSING*) missing=$((missing + 1)) ;; esac
 done <c_api/symbols.txt
