@@ -11,6 +11,6 @@ LC_ALL=C sort -u "$reviewed" > reviewed.txt
 nm -D --defined-only "$lib" | awk '{print $3}' | sed 's/@.*//' | grep -v '^INVAR_0$' | LC_ALL=C sort -u > exported.txt
 diff declared.txt reviewed.txt || fail "header and c_api/symbols.txt differ (< header, > list)"
 diff exported.txt reviewed.txt || fail "exports of $lib and c_api/symbols.txt differ (< exports, > list)"
-readelf -d "$lib" | grep -q 'SONAME.*\[libinvar.so.0\]' || fail "soname is not libinvar.so.0"
+readelf -d "$lib" | grep "SONAME.*\[libinvar.so.0\]" >/dev/null || fail "soname is not libinvar.so.0"
 
 exit $failed

@@ -98,7 +98,7 @@ TEST_F(Resumed, StartAnewForAnotherTarget) {
   for (; step < 1000; ++step) {  // until a record lies in the journal
     FaultyFiles killed(files, step, /*stays_dead=*/true);
     ASSERT_FALSE(run(killed, "/out").ok());
-    if (files.exists("/out.partial/.journal/model-00001-of-00003.safetensors.done")) break;
+    if (files.exists("/out.journal/model-00001-of-00003.safetensors.done")) break;
     ASSERT_TRUE(files.remove_all("/out.partial").ok());
   }
   v1::ConvertConfig config;
@@ -108,7 +108,7 @@ TEST_F(Resumed, StartAnewForAnotherTarget) {
   const auto report = convert(config, {files, pool_});
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(taken_over(*report), 0);
-  EXPECT_FALSE(files.exists("/out/.journal"));
+  EXPECT_FALSE(files.exists("/out.journal"));
 }
 
 TEST(FolderLocks, KeepASecondRunOutUntilTheFirstEnds) {
@@ -154,7 +154,7 @@ TEST(ResumableFolders, EmptyWhatAnotherJobLeft) {
   EXPECT_FALSE(files.exists("/out.partial/a"));
   ASSERT_TRUE(other->commit().ok());
   EXPECT_TRUE(files.is_directory("/out"));
-  EXPECT_FALSE(files.exists("/out/.journal"));
+  EXPECT_FALSE(files.exists("/out.journal"));
 }
 
 }  // namespace

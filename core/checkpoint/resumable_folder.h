@@ -6,9 +6,10 @@
 //   INVAR_TRY(staged.record("model-00001.safetensors", bytes));                       // file is whole and closed
 //   INVAR_TRY(staged.commit());
 //
-// Files lie in "<target>.partial", records in its folder ".journal", one file each and written atomically. The journal
+// Files lie in "<target>.partial", records in "<target>.journal", one file each and written atomically. The journal
 // begins with the job's fingerprint (configuration, library version, sizes and times of the sources); a folder with
-// another fingerprint is emptied.
+// another fingerprint is emptied. A commit renames the folder first and then removes the journal: a journal without a
+// folder is what a kill between the two leaves, and means nothing.
 // Invariant: a record exists only for a file that is complete. Destroyed without commit, everything is removed, unless
 // keep() was called: then only a commit or another job ends it.
 // Thread rule: one thread.
@@ -36,11 +37,15 @@ class ResumableFolder {
   Status record(const std::string& file, const std::string& bytes);
   // From here on a failure leaves everything for the next run.
   void keep() { keep_ = true; }
+  // The same, and no other job may empty the folder ("output.only_copy"): what it was made from is being removed.
+  Status keep_at_all_costs();
   Status commit();
 
   // Where the staging folder and the journal of `target` lie, open or not.
   static std::string staging_of(const std::string& target);
   static std::string journal_of(const std::string& target);
+  // Removes a journal whose folder is not there any more.
+  static Status discard_stale_journal(FileSystem& files, const std::string& target);
 
  private:
   ResumableFolder(FileSystem& files, std::string target, std::string staging)

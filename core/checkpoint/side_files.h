@@ -22,6 +22,9 @@ namespace invar {
 struct SideFileOptions {
   std::string torch_dtype;          // "bfloat16", "float16", "float32"; empty: left as it is
   std::string quantization_config;  // JSON object to declare; empty: none is declared
+  // Of a partial conversion: modules that were quantised and are not in the result. What declares the rest stays, and
+  // its list of exceptions grows by them. Empty: nothing is quantised any more.
+  std::vector<std::string> no_longer_quantized;
 };
 
 struct SideFile {
@@ -36,7 +39,8 @@ struct SideFilePlan {
   std::vector<Finding> findings;     // what was removed from where
 };
 
-// "checkpoint.bad_config" when a file that must be rewritten is not a JSON object.
+// "checkpoint.bad_config" when a file that must be rewritten is not a JSON object; "convert.partial_unsupported" when
+// its quant_method has no known list of exceptions.
 Result<SideFilePlan> plan_side_files(const CheckpointFolder& source, const SideFileOptions& options);
 
 // Writes them into `folder`; `source_files` is where copied_from is read.

@@ -23,7 +23,7 @@ class TensorReader {
  public:
   struct Options {
     std::string path;
-    Assumptions assume;
+    Assumptions assume = {};
     bool round_once = false;  // the product in FP64, one rounding
     bool keep_nan = false;    // NaN codes become NaN instead of an error
   };

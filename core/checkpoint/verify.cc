@@ -10,6 +10,7 @@
 
 #include "core/checkpoint/declared.h"
 #include "core/checkpoint/layout.h"
+#include "core/checkpoint/partial.h"
 #include "core/checkpoint/tile.h"
 #include "core/checkpoint/tile_runner.h"
 #include "core/checkpoint/verify_quantized.h"
@@ -115,8 +116,13 @@ class Verification {
   Result<v1::VerifyReport> run() {
     const auto begin = std::chrono::steady_clock::now();
     INVAR_ASSIGN(auto source, CheckpointFolder::open(context_.files, config_.source()));
-    source_ = std::make_unique<CheckpointFolder>(std::move(source));
-    INVAR_ASSIGN(layout_, classify(*source_, Assumptions(config_.assume().begin(), config_.assume().end())));
+    opened_ = std::make_unique<CheckpointFolder>(std::move(source));
+    source_ = opened_.get();
+    INVAR_ASSIGN(classified_, classify(*source_, Assumptions(config_.assume().begin(), config_.assume().end())));
+    layout_ = &classified_;
+    if (config_.only_size() > 0) {
+      INVAR_TRY(keep_all_but({config_.only().begin(), config_.only().end()}, *source_, &classified_, &converted_));
+    }
     auto opened = CheckpointFolder::open(context_.files, config_.destination());
     if (!opened.ok()) {
       // A damaged result is a finding; one that is not there is a wrong argument.
@@ -124,11 +130,27 @@ class Verification {
       problem("", opened.status().reason().starts_with("index.") ? "index" : "file", opened.status().message(), 0);
     } else {
       result_ = std::make_unique<CheckpointFolder>(std::move(*opened));
-      INVAR_TRY(is_quantized_result(layout_, *result_) ? compare_quantized() : compare());
+      INVAR_TRY(is_quantized_result(*layout_, *result_) ? compare_quantized() : compare());
     }
+    return finish(begin, static_cast<int64_t>(layout_->tensors.size()));
+  }
+
+  // One file of the result.
+  Result<v1::VerifyReport> run_file(const CheckpointFolder& source, const Layout& layout) {
+    const auto begin = std::chrono::steady_clock::now();
+    source_ = &source;
+    layout_ = &layout;
+    INVAR_ASSIGN(auto opened, CheckpointFolder::open(context_.files, config_.destination()));
+    result_ = std::make_unique<CheckpointFolder>(std::move(opened));
+    INVAR_TRY(compare_tensors(/*all=*/false));
+    return finish(begin, static_cast<int64_t>(result_->tensors().size()));
+  }
+
+ private:
+  v1::VerifyReport finish(std::chrono::steady_clock::time_point begin, int64_t tensors) {
     report_.set_source(config_.source());
     report_.set_destination(config_.destination());
-    report_.set_tensors(static_cast<int64_t>(layout_.tensors.size()));
+    report_.set_tensors(tensors);
     report_.set_problem_count(problem_count_);
     report_.set_passed(problem_count_ == 0);
     if (reencode_mismatched_ > 0) {
@@ -139,7 +161,6 @@ class Verification {
     return std::move(report_);
   }
 
- private:
   void problem(const std::string& tensor, std::string_view kind, std::string detail, int64_t mismatched) {
     ++problem_count_;
     if (static_cast<size_t>(report_.problems_size()) >= kListedProblems) return;
@@ -153,7 +174,7 @@ class Verification {
   Status compare_quantized() {
     for (const Finding& finding : result_->findings()) problem("", "index", finding.message, 0);
     return verify_quantized(
-        config_, *source_, layout_, *result_, context_,
+        config_, *source_, *layout_, *result_, context_,
         [this](const std::string& tensor, std::string_view kind, std::string detail, int64_t mismatched) {
           problem(tensor, kind, std::move(detail), mismatched);
         },
@@ -163,20 +184,27 @@ class Verification {
   Status compare() {
     INVAR_TRY(compare_configs());
     for (const Finding& finding : result_->findings()) problem("", "index", finding.message, 0);
+    return compare_tensors(/*all=*/true);
+  }
+
+  // All of the source, or those that the result holds.
+  Status compare_tensors(bool all) {
     std::map<std::string_view, const TensorPlan*> expected;
-    for (const TensorPlan& plan : layout_.tensors) expected[plan.name] = &plan;
+    for (const TensorPlan& plan : layout_->tensors) expected[plan.name] = &plan;
     for (const TensorInfo& tensor : result_->tensors()) {
       if (expected.count(tensor.name) != 0) continue;
       problem(tensor.name, "extra", cat(where(tensor), " is not in the source"), 0);
     }
     target_ = DType::kUnspecified;
-    for (const TensorPlan& plan : layout_.tensors) {
+    for (const TensorPlan& plan : layout_->tensors) {
       const TensorInfo* result = result_->find(plan.name);
       if (plan.quantized() && result != nullptr && target_ == DType::kUnspecified) target_ = result->dtype;
     }
     if (target_ != DType::kF16 && target_ != DType::kF32) target_ = DType::kBF16;
     std::vector<Piece> pieces;
-    for (const TensorPlan& plan : layout_.tensors) add_pieces(plan, &pieces);
+    for (const TensorPlan& plan : layout_->tensors) {
+      if (all || result_->find(plan.name) != nullptr) add_pieces(plan, &pieces);
+    }
     INVAR_TRY(compare_values(pieces));
     report_.set_elements(elements_);
     report_.set_reencode_checked(reencode_checked_);
@@ -190,7 +218,11 @@ class Verification {
       return {};
     }
     INVAR_ASSIGN(const Declared declared, read_declared(*result_));
-    if (declared.quantized) {
+    if (!converted_.empty()) {
+      INVAR_ASSIGN(const Declared before, read_declared(*source_));
+      if (declared.quantized == before.quantized) return {};
+      problem("", "config", cat(result_->path(), ": does not declare what is still quantised, as the source does"), 0);
+    } else if (declared.quantized) {
       problem("", "config",
               cat(join_path(result_->path(), declared.file), ": still declares quantisation (quant_method \"",
                   declared.method, "\")"),
@@ -262,7 +294,7 @@ class Verification {
                            }
                            return {};
                          }));
-    for (const TensorPlan& plan : layout_.tensors) {
+    for (const TensorPlan& plan : layout_->tensors) {
       const auto it = differences.find(&plan);
       if (it != differences.end()) problem(plan.name, "value", it->second.detail, it->second.count);
     }
@@ -383,8 +415,11 @@ class Verification {
 
   v1::VerifyConfig config_;
   const WorkContext& context_;
-  std::unique_ptr<CheckpointFolder> source_, result_;  // layout_ points into source_
-  Layout layout_;
+  std::unique_ptr<CheckpointFolder> opened_, result_;
+  Layout classified_;  // points into opened_
+  const CheckpointFolder* source_ = nullptr;
+  const Layout* layout_ = nullptr;
+  std::vector<std::string> converted_;  // modules, of a partial conversion
   DType target_ = DType::kBF16;
   int64_t elements_ = 0, reencode_checked_ = 0, reencode_mismatched_ = 0, problem_count_ = 0;
   v1::VerifyReport report_;
@@ -397,24 +432,52 @@ Result<v1::VerifyReport> verify(const v1::VerifyConfig& config, const WorkContex
   return Verification(config::with_defaults(config), context).run();
 }
 
-Status verify_staged(const v1::ConvertConfig& config, const std::string& staged, const WorkContext& context,
-                     v1::ConvertReport* report) {
+namespace {
+
+v1::VerifyConfig request_of(const v1::ConvertConfig& config, const std::string& destination) {
   v1::VerifyConfig request;
   request.set_source(config.source());
-  request.set_destination(staged);
+  request.set_destination(destination);
   request.set_rounding(config.rounding());
   request.set_nan_policy(config.nan_policy());
   request.set_memory_bytes(config.memory_bytes());
   request.set_threads(config.threads());
   *request.mutable_assume() = config.assume();
-  v1::VerifyReport& found = *report->mutable_verification();
-  INVAR_ASSIGN(found, verify(request, {context.files, context.pool, context.cancel}));
-  found.set_destination(config.destination());
+  *request.mutable_only() = config.only();
+  return request;
+}
+
+Status check_passed(const v1::VerifyReport& found, const std::string& destination, std::string_view consequence) {
   if (found.passed()) return {};
   const v1::VerifyProblem& problem = found.problems(0);
   return Error(Code::kInternal, "checkpoint.verify_failed",
-               cat(config.destination(), ": the written result differs from the source, first at tensor ",
-                   in_quotes(problem.tensor()), " (", problem.kind(), ": ", problem.detail(), "); nothing was kept"));
+               cat(destination, ": the written result differs from the source, first at tensor ",
+                   in_quotes(problem.tensor()), " (", problem.kind(), ": ", problem.detail(), "); ", consequence));
+}
+
+}  // namespace
+
+Status verify_staged(const v1::ConvertConfig& config, const std::string& staged, const WorkContext& context,
+                     v1::ConvertReport* report) {
+  v1::VerifyReport& found = *report->mutable_verification();
+  INVAR_ASSIGN(found, verify(request_of(config, staged), {context.files, context.pool, context.cancel}));
+  found.set_destination(config.destination());
+  return check_passed(found, config.destination(), "nothing was kept");
+}
+
+Status verify_written(const v1::ConvertConfig& config, const CheckpointFolder& source, const Layout& layout,
+                      const std::string& file, const WorkContext& context, v1::VerifyReport* report) {
+  const WorkContext quiet = {context.files, context.pool, context.cancel};
+  INVAR_ASSIGN(const v1::VerifyReport found, Verification(request_of(config, file), quiet).run_file(source, layout));
+  report->set_source(config.source());
+  report->set_destination(config.destination());
+  report->set_tensors(report->tensors() + found.tensors());
+  report->set_elements(report->elements() + found.elements());
+  report->set_reencode_checked(report->reencode_checked() + found.reencode_checked());
+  report->set_reencode_mismatched(report->reencode_mismatched() + found.reencode_mismatched());
+  report->set_seconds(report->seconds() + found.seconds());
+  report->set_passed(found.passed());
+  return check_passed(found, config.destination(), "the files of the source that it was made from are still there");
 }
 
 }  // namespace invar

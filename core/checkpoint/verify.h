@@ -7,6 +7,7 @@
 #pragma once
 
 #include "core/checkpoint/convert.h"
+#include "core/checkpoint/layout.h"
 
 namespace invar {
 
@@ -17,5 +18,9 @@ Result<v1::VerifyReport> verify(const v1::VerifyConfig& config, const WorkContex
 // findings go to the conversion's report, under the destination's name.
 Status verify_staged(const v1::ConvertConfig& config, const std::string& staged, const WorkContext& context,
                      v1::ConvertReport* report);
+
+// The same for one file of it, while the files of the source that it came from are still there.
+Status verify_written(const v1::ConvertConfig& config, const CheckpointFolder& source, const Layout& layout,
+                      const std::string& file, const WorkContext& context, v1::VerifyReport* report);
 
 }  // namespace invar

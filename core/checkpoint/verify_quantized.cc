@@ -295,6 +295,7 @@ class QuantizedVerification {
 
 bool is_quantized_result(const Layout& source, const CheckpointFolder& result) {
   return std::any_of(source.tensors.begin(), source.tensors.end(), [&](const TensorPlan& plan) {
+    if (plan.rule == "kept") return false;
     const TensorInfo* tensor = result.find(plan.name);
     return tensor != nullptr && is_fp8(tensor->dtype);
   });

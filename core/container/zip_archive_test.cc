@@ -18,7 +18,7 @@ std::string little(uint64_t value, int bytes) {
 struct Entry {
   std::string name, data;
   uint16_t flags = 0, method = 0;
-  std::string local_name;  // other than in the directory
+  std::string local_name = {};  // other than in the directory
   uint64_t packed = 0, size = 0, header = 0;
 };
 

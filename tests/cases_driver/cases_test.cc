@@ -204,7 +204,9 @@ class Cases : public testing::TestWithParam<std::string> {
   void expect_close(const CheckpointFolder& result, const TensorInfo& want, const TensorInfo& got,
                     const std::vector<std::byte>& want_bytes) const {
     const int64_t n = element_count(want.shape);
-    if (by_value_) EXPECT_EQ(got.shape, want.shape) << want.name;
+    if (by_value_) {
+      EXPECT_EQ(got.shape, want.shape) << want.name;
+    }
     ASSERT_LE(n, element_count(got.shape)) << want.name;
     TensorPlan plan;
     plan.source = &got;

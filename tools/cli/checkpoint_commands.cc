@@ -4,6 +4,7 @@
 
 #include "tools/cli/command.h"
 #include "tools/cli/config_file.h"
+#include "tools/cli/html_report.h"
 
 namespace cli {
 
@@ -120,6 +121,11 @@ void print_convert(const json& report) {
                 count_text(integer(report, "reencode_checked") - integer(report, "reencode_mismatched")).c_str(),
                 count_text(integer(report, "reencode_checked")).c_str());
   }
+  if (report.contains("proof_bytes")) {
+    std::printf("full proof: SHA-256 of %s read again in %.2f s (%s/s)\n",
+                bytes_text(number(report, "proof_bytes")).c_str(), number(report, "proof_seconds"),
+                bytes_text(number(report, "proof_bytes") / std::fmax(number(report, "proof_seconds"), 1e-9)).c_str());
+  }
   if (integer(report, "nan_codes") > 0) std::printf("NaN codes: %lld\n", integer(report, "nan_codes"));
   for (const auto& file : array_of(report, "files")) {
     const std::string action = text(file, "action");
@@ -233,7 +239,8 @@ void add_checkpoint_commands(CLI::App& app, Context& context, std::vector<std::u
   auto& convert = add("convert", "an FP8 checkpoint to BF16, or between stored forms, with proof", "convert",
                       "  invar convert DeepSeek-V3 DeepSeek-V3-bf16\n"
                       "  invar convert fp8 bf16 --calibrate heldout.txt --max-loss-delta 0.5% --report report.json\n"
-                      "  invar convert fp8 x --dry-run --assume block=128x128\n");
+                      "  invar convert fp8 x --dry-run --assume block=128x128\n"
+                      "  invar convert fp8 mixed --only '*.self_attn.*'\n");
   auto report_path = std::make_shared<std::string>();
   convert.value("SRC", "source", "checkpoint folder");
   convert.value("DST", "destination", "new folder");
@@ -241,17 +248,27 @@ void add_checkpoint_commands(CLI::App& app, Context& context, std::vector<std::u
   convert.value("--format", "format", "hf (default)");
   convert.list("--calibrate", "calibrate.data.paths", "text to compare source and result on");
   convert.value("--max-loss-delta", "calibrate.max_loss_delta", "gate of the calibration, 0.5% or 0.005");
-  convert.app().add_option("--report", *report_path, "write the report as JSON to this file");
+  convert.app().add_option("--report", *report_path,
+                           "write the report to this file: JSON, or a page when it ends in .html");
   convert.value("--threads", "threads", "0: all processors");
   convert.value("--memory", "memory_bytes", "buffers together, 128MiB");
   convert.entries("--assume", "assume", "answer an open question: block=128x128");
   convert.value("--rounding", "rounding", "fp32 (default) or fp64");
   convert.value("--nan", "nan_policy", "fail (default) or keep");
+  convert.list("--only", "only", "convert only weights or modules that match this pattern; the rest stays quantised");
+  convert.value("--proof", "proof", "standard (default), or full: SHA-256 of every tensor, histograms of codes");
+  convert.flag("--remove-source", "remove_source", "true",
+               "remove each source file once its result is verified and flushed (disks that cannot hold both)");
+  convert.flag("--no-resume", "resume", "false", "begin anew where a killed run left finished files");
   convert.flag("--dry-run", "dry_run", "true", "classify and report, write nothing");
   convert.flag("--verify", "verify", "true", "re-read the result before it appears");
   convert.run([&context, report_path](const Message& config) {
     const Message report = run_work(context, invar_checkpoint_convert, config, "ConvertReport");
-    if (!report_path->empty()) write_file(*report_path, report.json(true) + "\n");
+    if (report_path->ends_with(".html")) {
+      write_file(*report_path, html_report(json::parse(report.json(false))));
+    } else if (!report_path->empty()) {
+      write_file(*report_path, report.json(true) + "\n");
+    }
     show(context, report, print_convert);
     return is_true(report, "passed") ? kDone : kGateFailed;
   });
@@ -263,6 +280,8 @@ void add_checkpoint_commands(CLI::App& app, Context& context, std::vector<std::u
   verify.value("--threads", "threads", "0: all processors");
   verify.entries("--assume", "assume", "as in convert");
   verify.value("--rounding", "rounding", "how it was made: fp32 (default) or fp64");
+  verify.value("--nan", "nan_policy", "how it was made: fail (default) or keep");
+  verify.list("--only", "only", "as in convert");
   verify.run([&context](const Message& config) {
     const Message report = run_work(context, invar_checkpoint_verify, config, "VerifyReport");
     show(context, report, print_verify);

@@ -93,6 +93,15 @@ expect 0 '' -- inspect "$fp8" --json; says '"quant_method": "fp8"'
 expect 0 '' -- convert "$fp8" dry --dry-run; [ ! -e dry ] || { echo 'a dry run wrote'; failed=1; }
 expect 0 '' -- convert "$fp8" bf16 --report report.json; says 're-encode check'; silent
 grep -q '"passed": true' report.json || { echo 'no report'; failed=1; }
+expect 0 '' -- convert "$fp8" proved --proof full --report report.html; says 'full proof: SHA-256'
+grep -q '<svg' report.html || { echo 'no picture'; failed=1; }
+expect 0 '' -- convert "$fp8" mixed --only '*.q_proj'; says 'kept'
+expect 0 '' -- verify "$fp8" mixed --only '*.q_proj'
+expect 2 'matches no quantised weight' -- convert "$fp8" none --only '*.nothing'
+cp -r "$fp8" moved; chmod -R u+w moved
+expect 0 '' -- convert moved in-place --remove-source; says 'convert.source_removed'
+[ -z "$(find moved -name '*.safetensors')" ] || { echo 'the source is still there'; failed=1; }
+expect 0 '' -- diff bf16 in-place
 expect 0 '' -- verify "$fp8" bf16; says 'equal to the source'
 expect 4 'output folder is not empty' -- convert "$fp8" bf16
 cp -r bf16 damaged

@@ -12,6 +12,7 @@ int exit_code_of(invar_code code, const std::string& reason, const std::string& 
   if (code == INVAR_CANCELLED) return kInterrupted;
   // "config." is also said of a model's own config.json, which is input.
   if (starts_with(reason, "config.")) return message.find(".json") == std::string::npos ? kUsage : kBadInput;
+  if (code == INVAR_INVALID_ARGUMENT && starts_with(reason, "convert.")) return kUsage;
   if (starts_with(reason, "argument.") || starts_with(reason, "message.") || reason == "device.unknown" ||
       reason == "unimplemented") {
     return kUsage;

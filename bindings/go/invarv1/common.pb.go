@@ -360,6 +360,58 @@ func (Rounding) EnumDescriptor() ([]byte, []int) {
 	return file_invar_v1_common_proto_rawDescGZIP(), []int{4}
 }
 
+// How much a conversion proves about itself.
+type Proof int32
+
+const (
+	Proof_PROOF_UNSPECIFIED Proof = 0
+	// What costs almost nothing: counts of NaN, zero and largest codes, checksums, a sample that is encoded again.
+	Proof_PROOF_STANDARD Proof = 1
+	// Also SHA-256 of every tensor in the source and, read again, in the result, and histograms of the codes.
+	Proof_PROOF_FULL Proof = 2
+)
+
+// Enum value maps for Proof.
+var (
+	Proof_name = map[int32]string{
+		0: "PROOF_UNSPECIFIED",
+		1: "PROOF_STANDARD",
+		2: "PROOF_FULL",
+	}
+	Proof_value = map[string]int32{
+		"PROOF_UNSPECIFIED": 0,
+		"PROOF_STANDARD":    1,
+		"PROOF_FULL":        2,
+	}
+)
+
+func (x Proof) Enum() *Proof {
+	p := new(Proof)
+	*p = x
+	return p
+}
+
+func (x Proof) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Proof) Descriptor() protoreflect.EnumDescriptor {
+	return file_invar_v1_common_proto_enumTypes[5].Descriptor()
+}
+
+func (Proof) Type() protoreflect.EnumType {
+	return &file_invar_v1_common_proto_enumTypes[5]
+}
+
+func (x Proof) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Proof.Descriptor instead.
+func (Proof) EnumDescriptor() ([]byte, []int) {
+	return file_invar_v1_common_proto_rawDescGZIP(), []int{5}
+}
+
 // What to do with NaN codes in a stored weight.
 type NanPolicy int32
 
@@ -396,11 +448,11 @@ func (x NanPolicy) String() string {
 }
 
 func (NanPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_invar_v1_common_proto_enumTypes[5].Descriptor()
+	return file_invar_v1_common_proto_enumTypes[6].Descriptor()
 }
 
 func (NanPolicy) Type() protoreflect.EnumType {
-	return &file_invar_v1_common_proto_enumTypes[5]
+	return &file_invar_v1_common_proto_enumTypes[6]
 }
 
 func (x NanPolicy) Number() protoreflect.EnumNumber {
@@ -409,7 +461,7 @@ func (x NanPolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NanPolicy.Descriptor instead.
 func (NanPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_invar_v1_common_proto_rawDescGZIP(), []int{5}
+	return file_invar_v1_common_proto_rawDescGZIP(), []int{6}
 }
 
 var File_invar_v1_common_proto protoreflect.FileDescriptor
@@ -468,7 +520,12 @@ const file_invar_v1_common_proto_rawDesc = "" +
 	"\bRounding\x12\x18\n" +
 	"\x14ROUNDING_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rROUNDING_FP32\x10\x01\x12\x11\n" +
-	"\rROUNDING_FP64\x10\x02*Q\n" +
+	"\rROUNDING_FP64\x10\x02*B\n" +
+	"\x05Proof\x12\x15\n" +
+	"\x11PROOF_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0ePROOF_STANDARD\x10\x01\x12\x0e\n" +
+	"\n" +
+	"PROOF_FULL\x10\x02*Q\n" +
 	"\tNanPolicy\x12\x1a\n" +
 	"\x16NAN_POLICY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fNAN_POLICY_FAIL\x10\x01\x12\x13\n" +
@@ -487,14 +544,15 @@ func file_invar_v1_common_proto_rawDescGZIP() []byte {
 	return file_invar_v1_common_proto_rawDescData
 }
 
-var file_invar_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_invar_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_invar_v1_common_proto_goTypes = []any{
 	(DType)(0),           // 0: invar.v1.DType
 	(TargetFormat)(0),    // 1: invar.v1.TargetFormat
 	(ContainerFormat)(0), // 2: invar.v1.ContainerFormat
 	(Recipe)(0),          // 3: invar.v1.Recipe
 	(Rounding)(0),        // 4: invar.v1.Rounding
-	(NanPolicy)(0),       // 5: invar.v1.NanPolicy
+	(Proof)(0),           // 5: invar.v1.Proof
+	(NanPolicy)(0),       // 6: invar.v1.NanPolicy
 }
 var file_invar_v1_common_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -514,7 +572,7 @@ func file_invar_v1_common_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_invar_v1_common_proto_rawDesc), len(file_invar_v1_common_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -50,7 +50,18 @@ type ConvertConfig struct {
 	// Run the source and the result on the same tokens afterwards. Absent: no calibration.
 	Calibrate *CalibrateConfig `protobuf:"bytes,14,opt,name=calibrate,proto3" json:"calibrate,omitempty"`
 	// Patterns (shell style) of matrices that stay unquantised in an FP8 target, beside embedding and head.
-	Keep          []string `protobuf:"bytes,15,rep,name=keep,proto3" json:"keep,omitempty"`
+	Keep []string `protobuf:"bytes,15,rep,name=keep,proto3" json:"keep,omitempty"`
+	// Patterns (shell style) of quantised weights or modules to convert; the rest stays as it is stored, and the config goes
+	// on describing it. Empty: all. Not for FP8 targets.
+	Only []string `protobuf:"bytes,16,rep,name=only,proto3" json:"only,omitempty"`
+	// Go on where a killed run of the same conversion stopped; an FP8 target always begins anew.
+	Resume *bool `protobuf:"varint,17,opt,name=resume,proto3,oneof" json:"resume,omitempty"`
+	// For disks that cannot hold both: remove each file of the source as soon as everything made from it is written,
+	// verified and flushed to the device. A killed run is finished by the same command. safetensors folders to BF16, FP16
+	// or FP32; not with calibrate, which reads the source afterwards.
+	RemoveSource *bool `protobuf:"varint,18,opt,name=remove_source,json=removeSource,proto3,oneof" json:"remove_source,omitempty"`
+	// Full: for BF16, FP16 and FP32 targets.
+	Proof         *Proof `protobuf:"varint,19,opt,name=proof,proto3,enum=invar.v1.Proof,oneof" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +201,34 @@ func (x *ConvertConfig) GetKeep() []string {
 	return nil
 }
 
+func (x *ConvertConfig) GetOnly() []string {
+	if x != nil {
+		return x.Only
+	}
+	return nil
+}
+
+func (x *ConvertConfig) GetResume() bool {
+	if x != nil && x.Resume != nil {
+		return *x.Resume
+	}
+	return false
+}
+
+func (x *ConvertConfig) GetRemoveSource() bool {
+	if x != nil && x.RemoveSource != nil {
+		return *x.RemoveSource
+	}
+	return false
+}
+
+func (x *ConvertConfig) GetProof() Proof {
+	if x != nil && x.Proof != nil {
+		return *x.Proof
+	}
+	return Proof_PROOF_UNSPECIFIED
+}
+
 type ConvertReport struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Source      *string                `protobuf:"bytes,1,opt,name=source,proto3,oneof" json:"source,omitempty"`
@@ -223,8 +262,12 @@ type ConvertReport struct {
 	Passed          *bool    `protobuf:"varint,24,opt,name=passed,proto3,oneof" json:"passed,omitempty"`
 	Warnings        []string `protobuf:"bytes,25,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	PeakBufferBytes *int64   `protobuf:"varint,26,opt,name=peak_buffer_bytes,json=peakBufferBytes,proto3,oneof" json:"peak_buffer_bytes,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Of the full proof: one for each kind of weight; what was read again, and how long it took.
+	Histograms    []*CodeHistogram `protobuf:"bytes,27,rep,name=histograms,proto3" json:"histograms,omitempty"`
+	ProofBytes    *int64           `protobuf:"varint,28,opt,name=proof_bytes,json=proofBytes,proto3,oneof" json:"proof_bytes,omitempty"`
+	ProofSeconds  *float64         `protobuf:"fixed64,29,opt,name=proof_seconds,json=proofSeconds,proto3,oneof" json:"proof_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConvertReport) Reset() {
@@ -439,13 +482,106 @@ func (x *ConvertReport) GetPeakBufferBytes() int64 {
 	return 0
 }
 
+func (x *ConvertReport) GetHistograms() []*CodeHistogram {
+	if x != nil {
+		return x.Histograms
+	}
+	return nil
+}
+
+func (x *ConvertReport) GetProofBytes() int64 {
+	if x != nil && x.ProofBytes != nil {
+		return *x.ProofBytes
+	}
+	return 0
+}
+
+func (x *ConvertReport) GetProofSeconds() float64 {
+	if x != nil && x.ProofSeconds != nil {
+		return *x.ProofSeconds
+	}
+	return 0
+}
+
+// How often each stored code occurs in all weights of one kind.
+type CodeHistogram struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Rule and dtype: "block_scale F8_E4M3".
+	Kind      *string `protobuf:"bytes,1,opt,name=kind,proto3,oneof" json:"kind,omitempty"`
+	CodeDtype *DType  `protobuf:"varint,2,opt,name=code_dtype,json=codeDtype,proto3,enum=invar.v1.DType,oneof" json:"code_dtype,omitempty"`
+	Tensors   *int64  `protobuf:"varint,3,opt,name=tensors,proto3,oneof" json:"tensors,omitempty"`
+	// By code: 256 of them, or 16 of packed FP4.
+	Counts        []int64 `protobuf:"varint,4,rep,packed,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CodeHistogram) Reset() {
+	*x = CodeHistogram{}
+	mi := &file_invar_v1_convert_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CodeHistogram) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CodeHistogram) ProtoMessage() {}
+
+func (x *CodeHistogram) ProtoReflect() protoreflect.Message {
+	mi := &file_invar_v1_convert_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CodeHistogram.ProtoReflect.Descriptor instead.
+func (*CodeHistogram) Descriptor() ([]byte, []int) {
+	return file_invar_v1_convert_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CodeHistogram) GetKind() string {
+	if x != nil && x.Kind != nil {
+		return *x.Kind
+	}
+	return ""
+}
+
+func (x *CodeHistogram) GetCodeDtype() DType {
+	if x != nil && x.CodeDtype != nil {
+		return *x.CodeDtype
+	}
+	return DType_DTYPE_UNSPECIFIED
+}
+
+func (x *CodeHistogram) GetTensors() int64 {
+	if x != nil && x.Tensors != nil {
+		return *x.Tensors
+	}
+	return 0
+}
+
+func (x *CodeHistogram) GetCounts() []int64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
 // One line for each tensor of the source.
 type ConvertedTensor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  *string                `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// Name in the result where it differs; empty when dropped.
 	NewName *string `protobuf:"bytes,2,opt,name=new_name,json=newName,proto3,oneof" json:"new_name,omitempty"`
-	// How it was converted: "block_scale", "row_scale", "tensor_scale", "part_scale", "unscaled", "copy", "cast", "scale" (used up), "drop", "quantize".
+	// How it was converted: "block_scale", "row_scale", "tensor_scale", "part_scale", "unscaled", "copy", "kept" (still
+	// quantised), "cast", "scale" (used up), "drop", "quantize".
 	Rule        *string  `protobuf:"bytes,3,opt,name=rule,proto3,oneof" json:"rule,omitempty"`
 	SourceDtype *DType   `protobuf:"varint,4,opt,name=source_dtype,json=sourceDtype,proto3,enum=invar.v1.DType,oneof" json:"source_dtype,omitempty"`
 	TargetDtype *DType   `protobuf:"varint,5,opt,name=target_dtype,json=targetDtype,proto3,enum=invar.v1.DType,oneof" json:"target_dtype,omitempty"`
@@ -472,13 +608,16 @@ type ConvertedTensor struct {
 	SourceChecksum *string  `protobuf:"bytes,21,opt,name=source_checksum,json=sourceChecksum,proto3,oneof" json:"source_checksum,omitempty"`
 	TargetChecksum *string  `protobuf:"bytes,22,opt,name=target_checksum,json=targetChecksum,proto3,oneof" json:"target_checksum,omitempty"`
 	Warnings       []string `protobuf:"bytes,23,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Of the full proof: SHA-256 of the stored bytes, 64 hex digits.
+	SourceSha256  *string `protobuf:"bytes,24,opt,name=source_sha256,json=sourceSha256,proto3,oneof" json:"source_sha256,omitempty"`
+	TargetSha256  *string `protobuf:"bytes,25,opt,name=target_sha256,json=targetSha256,proto3,oneof" json:"target_sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConvertedTensor) Reset() {
 	*x = ConvertedTensor{}
-	mi := &file_invar_v1_convert_proto_msgTypes[2]
+	mi := &file_invar_v1_convert_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +629,7 @@ func (x *ConvertedTensor) String() string {
 func (*ConvertedTensor) ProtoMessage() {}
 
 func (x *ConvertedTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_invar_v1_convert_proto_msgTypes[2]
+	mi := &file_invar_v1_convert_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +642,7 @@ func (x *ConvertedTensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConvertedTensor.ProtoReflect.Descriptor instead.
 func (*ConvertedTensor) Descriptor() ([]byte, []int) {
-	return file_invar_v1_convert_proto_rawDescGZIP(), []int{2}
+	return file_invar_v1_convert_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ConvertedTensor) GetName() string {
@@ -667,6 +806,20 @@ func (x *ConvertedTensor) GetWarnings() []string {
 	return nil
 }
 
+func (x *ConvertedTensor) GetSourceSha256() string {
+	if x != nil && x.SourceSha256 != nil {
+		return *x.SourceSha256
+	}
+	return ""
+}
+
+func (x *ConvertedTensor) GetTargetSha256() string {
+	if x != nil && x.TargetSha256 != nil {
+		return *x.TargetSha256
+	}
+	return ""
+}
+
 // A file beside the tensors.
 type SideFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -681,7 +834,7 @@ type SideFile struct {
 
 func (x *SideFile) Reset() {
 	*x = SideFile{}
-	mi := &file_invar_v1_convert_proto_msgTypes[3]
+	mi := &file_invar_v1_convert_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +846,7 @@ func (x *SideFile) String() string {
 func (*SideFile) ProtoMessage() {}
 
 func (x *SideFile) ProtoReflect() protoreflect.Message {
-	mi := &file_invar_v1_convert_proto_msgTypes[3]
+	mi := &file_invar_v1_convert_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +859,7 @@ func (x *SideFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SideFile.ProtoReflect.Descriptor instead.
 func (*SideFile) Descriptor() ([]byte, []int) {
-	return file_invar_v1_convert_proto_rawDescGZIP(), []int{3}
+	return file_invar_v1_convert_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SideFile) GetName() string {
@@ -739,15 +892,17 @@ type VerifyConfig struct {
 	NanPolicy   *NanPolicy `protobuf:"varint,4,opt,name=nan_policy,json=nanPolicy,proto3,enum=invar.v1.NanPolicy,oneof" json:"nan_policy,omitempty"`
 	MemoryBytes *int64     `protobuf:"varint,5,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
 	// 0 takes the runtime's budget.
-	Threads       *int64            `protobuf:"varint,6,opt,name=threads,proto3,oneof" json:"threads,omitempty"`
-	Assume        map[string]string `protobuf:"bytes,7,rep,name=assume,proto3" json:"assume,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Threads *int64            `protobuf:"varint,6,opt,name=threads,proto3,oneof" json:"threads,omitempty"`
+	Assume  map[string]string `protobuf:"bytes,7,rep,name=assume,proto3" json:"assume,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Of a partial conversion: its patterns.
+	Only          []string `protobuf:"bytes,8,rep,name=only,proto3" json:"only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VerifyConfig) Reset() {
 	*x = VerifyConfig{}
-	mi := &file_invar_v1_convert_proto_msgTypes[4]
+	mi := &file_invar_v1_convert_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -759,7 +914,7 @@ func (x *VerifyConfig) String() string {
 func (*VerifyConfig) ProtoMessage() {}
 
 func (x *VerifyConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_invar_v1_convert_proto_msgTypes[4]
+	mi := &file_invar_v1_convert_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -772,7 +927,7 @@ func (x *VerifyConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyConfig.ProtoReflect.Descriptor instead.
 func (*VerifyConfig) Descriptor() ([]byte, []int) {
-	return file_invar_v1_convert_proto_rawDescGZIP(), []int{4}
+	return file_invar_v1_convert_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *VerifyConfig) GetSource() string {
@@ -824,6 +979,13 @@ func (x *VerifyConfig) GetAssume() map[string]string {
 	return nil
 }
 
+func (x *VerifyConfig) GetOnly() []string {
+	if x != nil {
+		return x.Only
+	}
+	return nil
+}
+
 type VerifyReport struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Source      *string                `protobuf:"bytes,1,opt,name=source,proto3,oneof" json:"source,omitempty"`
@@ -846,7 +1008,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_invar_v1_convert_proto_msgTypes[5]
+	mi := &file_invar_v1_convert_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1020,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_invar_v1_convert_proto_msgTypes[5]
+	mi := &file_invar_v1_convert_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1033,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_invar_v1_convert_proto_rawDescGZIP(), []int{5}
+	return file_invar_v1_convert_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *VerifyReport) GetSource() string {
@@ -965,7 +1127,7 @@ type VerifyProblem struct {
 
 func (x *VerifyProblem) Reset() {
 	*x = VerifyProblem{}
-	mi := &file_invar_v1_convert_proto_msgTypes[6]
+	mi := &file_invar_v1_convert_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1139,7 @@ func (x *VerifyProblem) String() string {
 func (*VerifyProblem) ProtoMessage() {}
 
 func (x *VerifyProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_invar_v1_convert_proto_msgTypes[6]
+	mi := &file_invar_v1_convert_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1152,7 @@ func (x *VerifyProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyProblem.ProtoReflect.Descriptor instead.
 func (*VerifyProblem) Descriptor() ([]byte, []int) {
-	return file_invar_v1_convert_proto_rawDescGZIP(), []int{6}
+	return file_invar_v1_convert_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *VerifyProblem) GetTensor() string {
@@ -1041,7 +1203,7 @@ type DiffConfig struct {
 
 func (x *DiffConfig) Reset() {
 	*x = DiffConfig{}
-	mi := &file_invar_v1_convert_proto_msgTypes[7]
+	mi := &file_invar_v1_convert_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1215,7 @@ func (x *DiffConfig) String() string {
 func (*DiffConfig) ProtoMessage() {}
 
 func (x *DiffConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_invar_v1_convert_proto_msgTypes[7]
+	mi := &file_invar_v1_convert_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1228,7 @@ func (x *DiffConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffConfig.ProtoReflect.Descriptor instead.
 func (*DiffConfig) Descriptor() ([]byte, []int) {
-	return file_invar_v1_convert_proto_rawDescGZIP(), []int{7}
+	return file_invar_v1_convert_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DiffConfig) GetA() string {
@@ -1148,7 +1310,7 @@ type DiffReport struct {
 
 func (x *DiffReport) Reset() {
 	*x = DiffReport{}
-	mi := &file_invar_v1_convert_proto_msgTypes[8]
+	mi := &file_invar_v1_convert_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1322,7 @@ func (x *DiffReport) String() string {
 func (*DiffReport) ProtoMessage() {}
 
 func (x *DiffReport) ProtoReflect() protoreflect.Message {
-	mi := &file_invar_v1_convert_proto_msgTypes[8]
+	mi := &file_invar_v1_convert_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1335,7 @@ func (x *DiffReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffReport.ProtoReflect.Descriptor instead.
 func (*DiffReport) Descriptor() ([]byte, []int) {
-	return file_invar_v1_convert_proto_rawDescGZIP(), []int{8}
+	return file_invar_v1_convert_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DiffReport) GetA() string {
@@ -1281,7 +1443,7 @@ type TensorDiff struct {
 
 func (x *TensorDiff) Reset() {
 	*x = TensorDiff{}
-	mi := &file_invar_v1_convert_proto_msgTypes[9]
+	mi := &file_invar_v1_convert_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1455,7 @@ func (x *TensorDiff) String() string {
 func (*TensorDiff) ProtoMessage() {}
 
 func (x *TensorDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_invar_v1_convert_proto_msgTypes[9]
+	mi := &file_invar_v1_convert_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1468,7 @@ func (x *TensorDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TensorDiff.ProtoReflect.Descriptor instead.
 func (*TensorDiff) Descriptor() ([]byte, []int) {
-	return file_invar_v1_convert_proto_rawDescGZIP(), []int{9}
+	return file_invar_v1_convert_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TensorDiff) GetName() string {
@@ -1411,7 +1573,7 @@ var File_invar_v1_convert_proto protoreflect.FileDescriptor
 
 const file_invar_v1_convert_proto_rawDesc = "" +
 	"\n" +
-	"\x16invar/v1/convert.proto\x12\binvar.v1\x1a\x18invar/v1/calibrate.proto\x1a\x15invar/v1/common.proto\x1a\x16invar/v1/inspect.proto\x1a\x16invar/v1/options.proto\"\x9f\b\n" +
+	"\x16invar/v1/convert.proto\x12\binvar.v1\x1a\x18invar/v1/calibrate.proto\x1a\x15invar/v1/common.proto\x1a\x16invar/v1/inspect.proto\x1a\x16invar/v1/options.proto\"\xf6\t\n" +
 	"\rConvertConfig\x12#\n" +
 	"\x06source\x18\x01 \x01(\tB\x06\xa2\xed\x18\x020\x01H\x00R\x06source\x88\x01\x01\x12%\n" +
 	"\vdestination\x18\x02 \x01(\tH\x01R\vdestination\x88\x01\x01\x12?\n" +
@@ -1446,7 +1608,16 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"5000000000\x12\x05bytes\x19\x00\x00\x00\x00\x00\x000AH\vR\n" +
 	"shardBytes\x88\x01\x01\x12?\n" +
 	"\tcalibrate\x18\x0e \x01(\v2\x19.invar.v1.CalibrateConfigB\x06\xa2\xed\x18\x028\x01R\tcalibrate\x12\x12\n" +
-	"\x04keep\x18\x0f \x03(\tR\x04keep\x1a9\n" +
+	"\x04keep\x18\x0f \x03(\tR\x04keep\x12\x12\n" +
+	"\x04only\x18\x10 \x03(\tR\x04only\x12'\n" +
+	"\x06resume\x18\x11 \x01(\bB\n" +
+	"\xa2\xed\x18\x06\n" +
+	"\x04trueH\fR\x06resume\x88\x01\x01\x125\n" +
+	"\rremove_source\x18\x12 \x01(\bB\v\xa2\xed\x18\a\n" +
+	"\x05falseH\rR\fremoveSource\x88\x01\x01\x12:\n" +
+	"\x05proof\x18\x13 \x01(\x0e2\x0f.invar.v1.ProofB\x0e\xa2\xed\x18\n" +
+	"\n" +
+	"\bstandardH\x0eR\x05proof\x88\x01\x01\x1a9\n" +
 	"\vAssumeEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
@@ -1464,7 +1635,10 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\a_verifyB\n" +
 	"\n" +
 	"\b_durableB\x0e\n" +
-	"\f_shard_bytesJ\x04\b\x10\x10=\"\xdc\v\n" +
+	"\f_shard_bytesB\t\n" +
+	"\a_resumeB\x10\n" +
+	"\x0e_remove_sourceB\b\n" +
+	"\x06_proofJ\x04\b\x14\x10=\"\xa3\r\n" +
 	"\rConvertReport\x12\x1b\n" +
 	"\x06source\x18\x01 \x01(\tH\x00R\x06source\x88\x01\x01\x12%\n" +
 	"\vdestination\x18\x02 \x01(\tH\x01R\vdestination\x88\x01\x01\x12(\n" +
@@ -1498,7 +1672,13 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\vcalibration\x18\x17 \x01(\v2\x19.invar.v1.CalibrateReportB\x06\xa2\xed\x18\x028\x01R\vcalibration\x12\x1b\n" +
 	"\x06passed\x18\x18 \x01(\bH\x12R\x06passed\x88\x01\x01\x12\x1a\n" +
 	"\bwarnings\x18\x19 \x03(\tR\bwarnings\x12<\n" +
-	"\x11peak_buffer_bytes\x18\x1a \x01(\x03B\v\xa2\xed\x18\a\x12\x05bytesH\x13R\x0fpeakBufferBytes\x88\x01\x01B\t\n" +
+	"\x11peak_buffer_bytes\x18\x1a \x01(\x03B\v\xa2\xed\x18\a\x12\x05bytesH\x13R\x0fpeakBufferBytes\x88\x01\x01\x127\n" +
+	"\n" +
+	"histograms\x18\x1b \x03(\v2\x17.invar.v1.CodeHistogramR\n" +
+	"histograms\x121\n" +
+	"\vproof_bytes\x18\x1c \x01(\x03B\v\xa2\xed\x18\a\x12\x05bytesH\x14R\n" +
+	"proofBytes\x88\x01\x01\x127\n" +
+	"\rproof_seconds\x18\x1d \x01(\x01B\r\xa2\xed\x18\t\x12\asecondsH\x15R\fproofSeconds\x88\x01\x01B\t\n" +
 	"\a_sourceB\x0e\n" +
 	"\f_destinationB\x10\n" +
 	"\x0e_invar_versionB\t\n" +
@@ -1521,7 +1701,20 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\n" +
 	"_nan_codesB\t\n" +
 	"\a_passedB\x14\n" +
-	"\x12_peak_buffer_bytes\"\xa6\t\n" +
+	"\x12_peak_buffer_bytesB\x0e\n" +
+	"\f_proof_bytesB\x10\n" +
+	"\x0e_proof_seconds\"\xb8\x01\n" +
+	"\rCodeHistogram\x12\x17\n" +
+	"\x04kind\x18\x01 \x01(\tH\x00R\x04kind\x88\x01\x01\x123\n" +
+	"\n" +
+	"code_dtype\x18\x02 \x01(\x0e2\x0f.invar.v1.DTypeH\x01R\tcodeDtype\x88\x01\x01\x12\x1d\n" +
+	"\atensors\x18\x03 \x01(\x03H\x02R\atensors\x88\x01\x01\x12\x16\n" +
+	"\x06counts\x18\x04 \x03(\x03R\x06countsB\a\n" +
+	"\x05_kindB\r\n" +
+	"\v_code_dtypeB\n" +
+	"\n" +
+	"\b_tensors\"\x9e\n" +
+	"\n" +
 	"\x0fConvertedTensor\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1e\n" +
 	"\bnew_name\x18\x02 \x01(\tH\x01R\anewName\x88\x01\x01\x12\x17\n" +
@@ -1552,7 +1745,9 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\x04amax\x18\x14 \x01(\x01H\x11R\x04amax\x88\x01\x01\x12,\n" +
 	"\x0fsource_checksum\x18\x15 \x01(\tH\x12R\x0esourceChecksum\x88\x01\x01\x12,\n" +
 	"\x0ftarget_checksum\x18\x16 \x01(\tH\x13R\x0etargetChecksum\x88\x01\x01\x12\x1a\n" +
-	"\bwarnings\x18\x17 \x03(\tR\bwarningsB\a\n" +
+	"\bwarnings\x18\x17 \x03(\tR\bwarnings\x12(\n" +
+	"\rsource_sha256\x18\x18 \x01(\tH\x14R\fsourceSha256\x88\x01\x01\x12(\n" +
+	"\rtarget_sha256\x18\x19 \x01(\tH\x15R\ftargetSha256\x88\x01\x01B\a\n" +
 	"\x05_nameB\v\n" +
 	"\t_new_nameB\a\n" +
 	"\x05_ruleB\x0f\n" +
@@ -1575,14 +1770,16 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\x0e_max_abs_errorB\a\n" +
 	"\x05_amaxB\x12\n" +
 	"\x10_source_checksumB\x12\n" +
-	"\x10_target_checksum\"|\n" +
+	"\x10_target_checksumB\x10\n" +
+	"\x0e_source_sha256B\x10\n" +
+	"\x0e_target_sha256\"|\n" +
 	"\bSideFile\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1b\n" +
 	"\x06action\x18\x02 \x01(\tH\x01R\x06action\x88\x01\x01\x12\x1b\n" +
 	"\x06detail\x18\x03 \x01(\tH\x02R\x06detail\x88\x01\x01B\a\n" +
 	"\x05_nameB\t\n" +
 	"\a_actionB\t\n" +
-	"\a_detail\"\xb6\x04\n" +
+	"\a_detail\"\xca\x04\n" +
 	"\fVerifyConfig\x12#\n" +
 	"\x06source\x18\x01 \x01(\tB\x06\xa2\xed\x18\x020\x01H\x00R\x06source\x88\x01\x01\x12-\n" +
 	"\vdestination\x18\x02 \x01(\tB\x06\xa2\xed\x18\x020\x01H\x01R\vdestination\x88\x01\x01\x12?\n" +
@@ -1597,7 +1794,8 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\t134217728\x12\x05bytes\x19\x00\x00\x00\x00\x00\x000AH\x04R\vmemoryBytes\x88\x01\x01\x128\n" +
 	"\athreads\x18\x06 \x01(\x03B\x19\xa2\xed\x18\x15\n" +
 	"\x010\x19\x00\x00\x00\x00\x00\x00\x00\x00!\x00\x00\x00\x00\x00\x00\xb0@H\x05R\athreads\x88\x01\x01\x12:\n" +
-	"\x06assume\x18\a \x03(\v2\".invar.v1.VerifyConfig.AssumeEntryR\x06assume\x1a9\n" +
+	"\x06assume\x18\a \x03(\v2\".invar.v1.VerifyConfig.AssumeEntryR\x06assume\x12\x12\n" +
+	"\x04only\x18\b \x03(\tR\x04only\x1a9\n" +
 	"\vAssumeEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
@@ -1746,60 +1944,65 @@ func file_invar_v1_convert_proto_rawDescGZIP() []byte {
 	return file_invar_v1_convert_proto_rawDescData
 }
 
-var file_invar_v1_convert_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_invar_v1_convert_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_invar_v1_convert_proto_goTypes = []any{
 	(*ConvertConfig)(nil),   // 0: invar.v1.ConvertConfig
 	(*ConvertReport)(nil),   // 1: invar.v1.ConvertReport
-	(*ConvertedTensor)(nil), // 2: invar.v1.ConvertedTensor
-	(*SideFile)(nil),        // 3: invar.v1.SideFile
-	(*VerifyConfig)(nil),    // 4: invar.v1.VerifyConfig
-	(*VerifyReport)(nil),    // 5: invar.v1.VerifyReport
-	(*VerifyProblem)(nil),   // 6: invar.v1.VerifyProblem
-	(*DiffConfig)(nil),      // 7: invar.v1.DiffConfig
-	(*DiffReport)(nil),      // 8: invar.v1.DiffReport
-	(*TensorDiff)(nil),      // 9: invar.v1.TensorDiff
-	nil,                     // 10: invar.v1.ConvertConfig.AssumeEntry
-	nil,                     // 11: invar.v1.VerifyConfig.AssumeEntry
-	nil,                     // 12: invar.v1.DiffConfig.AssumeEntry
-	(TargetFormat)(0),       // 13: invar.v1.TargetFormat
-	(ContainerFormat)(0),    // 14: invar.v1.ContainerFormat
-	(Rounding)(0),           // 15: invar.v1.Rounding
-	(NanPolicy)(0),          // 16: invar.v1.NanPolicy
-	(*CalibrateConfig)(nil), // 17: invar.v1.CalibrateConfig
-	(*RuleCount)(nil),       // 18: invar.v1.RuleCount
-	(*CalibrateReport)(nil), // 19: invar.v1.CalibrateReport
-	(DType)(0),              // 20: invar.v1.DType
+	(*CodeHistogram)(nil),   // 2: invar.v1.CodeHistogram
+	(*ConvertedTensor)(nil), // 3: invar.v1.ConvertedTensor
+	(*SideFile)(nil),        // 4: invar.v1.SideFile
+	(*VerifyConfig)(nil),    // 5: invar.v1.VerifyConfig
+	(*VerifyReport)(nil),    // 6: invar.v1.VerifyReport
+	(*VerifyProblem)(nil),   // 7: invar.v1.VerifyProblem
+	(*DiffConfig)(nil),      // 8: invar.v1.DiffConfig
+	(*DiffReport)(nil),      // 9: invar.v1.DiffReport
+	(*TensorDiff)(nil),      // 10: invar.v1.TensorDiff
+	nil,                     // 11: invar.v1.ConvertConfig.AssumeEntry
+	nil,                     // 12: invar.v1.VerifyConfig.AssumeEntry
+	nil,                     // 13: invar.v1.DiffConfig.AssumeEntry
+	(TargetFormat)(0),       // 14: invar.v1.TargetFormat
+	(ContainerFormat)(0),    // 15: invar.v1.ContainerFormat
+	(Rounding)(0),           // 16: invar.v1.Rounding
+	(NanPolicy)(0),          // 17: invar.v1.NanPolicy
+	(*CalibrateConfig)(nil), // 18: invar.v1.CalibrateConfig
+	(Proof)(0),              // 19: invar.v1.Proof
+	(*RuleCount)(nil),       // 20: invar.v1.RuleCount
+	(*CalibrateReport)(nil), // 21: invar.v1.CalibrateReport
+	(DType)(0),              // 22: invar.v1.DType
 }
 var file_invar_v1_convert_proto_depIdxs = []int32{
-	13, // 0: invar.v1.ConvertConfig.target:type_name -> invar.v1.TargetFormat
-	14, // 1: invar.v1.ConvertConfig.format:type_name -> invar.v1.ContainerFormat
-	15, // 2: invar.v1.ConvertConfig.rounding:type_name -> invar.v1.Rounding
-	16, // 3: invar.v1.ConvertConfig.nan_policy:type_name -> invar.v1.NanPolicy
-	10, // 4: invar.v1.ConvertConfig.assume:type_name -> invar.v1.ConvertConfig.AssumeEntry
-	17, // 5: invar.v1.ConvertConfig.calibrate:type_name -> invar.v1.CalibrateConfig
-	13, // 6: invar.v1.ConvertReport.target:type_name -> invar.v1.TargetFormat
-	15, // 7: invar.v1.ConvertReport.rounding:type_name -> invar.v1.Rounding
-	16, // 8: invar.v1.ConvertReport.nan_policy:type_name -> invar.v1.NanPolicy
-	18, // 9: invar.v1.ConvertReport.rules:type_name -> invar.v1.RuleCount
-	2,  // 10: invar.v1.ConvertReport.tensors:type_name -> invar.v1.ConvertedTensor
-	3,  // 11: invar.v1.ConvertReport.files:type_name -> invar.v1.SideFile
-	5,  // 12: invar.v1.ConvertReport.verification:type_name -> invar.v1.VerifyReport
-	19, // 13: invar.v1.ConvertReport.calibration:type_name -> invar.v1.CalibrateReport
-	20, // 14: invar.v1.ConvertedTensor.source_dtype:type_name -> invar.v1.DType
-	20, // 15: invar.v1.ConvertedTensor.target_dtype:type_name -> invar.v1.DType
-	15, // 16: invar.v1.VerifyConfig.rounding:type_name -> invar.v1.Rounding
-	16, // 17: invar.v1.VerifyConfig.nan_policy:type_name -> invar.v1.NanPolicy
-	11, // 18: invar.v1.VerifyConfig.assume:type_name -> invar.v1.VerifyConfig.AssumeEntry
-	6,  // 19: invar.v1.VerifyReport.problems:type_name -> invar.v1.VerifyProblem
-	12, // 20: invar.v1.DiffConfig.assume:type_name -> invar.v1.DiffConfig.AssumeEntry
-	9,  // 21: invar.v1.DiffReport.tensors:type_name -> invar.v1.TensorDiff
-	20, // 22: invar.v1.TensorDiff.dtype_a:type_name -> invar.v1.DType
-	20, // 23: invar.v1.TensorDiff.dtype_b:type_name -> invar.v1.DType
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	14, // 0: invar.v1.ConvertConfig.target:type_name -> invar.v1.TargetFormat
+	15, // 1: invar.v1.ConvertConfig.format:type_name -> invar.v1.ContainerFormat
+	16, // 2: invar.v1.ConvertConfig.rounding:type_name -> invar.v1.Rounding
+	17, // 3: invar.v1.ConvertConfig.nan_policy:type_name -> invar.v1.NanPolicy
+	11, // 4: invar.v1.ConvertConfig.assume:type_name -> invar.v1.ConvertConfig.AssumeEntry
+	18, // 5: invar.v1.ConvertConfig.calibrate:type_name -> invar.v1.CalibrateConfig
+	19, // 6: invar.v1.ConvertConfig.proof:type_name -> invar.v1.Proof
+	14, // 7: invar.v1.ConvertReport.target:type_name -> invar.v1.TargetFormat
+	16, // 8: invar.v1.ConvertReport.rounding:type_name -> invar.v1.Rounding
+	17, // 9: invar.v1.ConvertReport.nan_policy:type_name -> invar.v1.NanPolicy
+	20, // 10: invar.v1.ConvertReport.rules:type_name -> invar.v1.RuleCount
+	3,  // 11: invar.v1.ConvertReport.tensors:type_name -> invar.v1.ConvertedTensor
+	4,  // 12: invar.v1.ConvertReport.files:type_name -> invar.v1.SideFile
+	6,  // 13: invar.v1.ConvertReport.verification:type_name -> invar.v1.VerifyReport
+	21, // 14: invar.v1.ConvertReport.calibration:type_name -> invar.v1.CalibrateReport
+	2,  // 15: invar.v1.ConvertReport.histograms:type_name -> invar.v1.CodeHistogram
+	22, // 16: invar.v1.CodeHistogram.code_dtype:type_name -> invar.v1.DType
+	22, // 17: invar.v1.ConvertedTensor.source_dtype:type_name -> invar.v1.DType
+	22, // 18: invar.v1.ConvertedTensor.target_dtype:type_name -> invar.v1.DType
+	16, // 19: invar.v1.VerifyConfig.rounding:type_name -> invar.v1.Rounding
+	17, // 20: invar.v1.VerifyConfig.nan_policy:type_name -> invar.v1.NanPolicy
+	12, // 21: invar.v1.VerifyConfig.assume:type_name -> invar.v1.VerifyConfig.AssumeEntry
+	7,  // 22: invar.v1.VerifyReport.problems:type_name -> invar.v1.VerifyProblem
+	13, // 23: invar.v1.DiffConfig.assume:type_name -> invar.v1.DiffConfig.AssumeEntry
+	10, // 24: invar.v1.DiffReport.tensors:type_name -> invar.v1.TensorDiff
+	22, // 25: invar.v1.TensorDiff.dtype_a:type_name -> invar.v1.DType
+	22, // 26: invar.v1.TensorDiff.dtype_b:type_name -> invar.v1.DType
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_invar_v1_convert_proto_init() }
@@ -1821,13 +2024,14 @@ func file_invar_v1_convert_proto_init() {
 	file_invar_v1_convert_proto_msgTypes[7].OneofWrappers = []any{}
 	file_invar_v1_convert_proto_msgTypes[8].OneofWrappers = []any{}
 	file_invar_v1_convert_proto_msgTypes[9].OneofWrappers = []any{}
+	file_invar_v1_convert_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_invar_v1_convert_proto_rawDesc), len(file_invar_v1_convert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
