@@ -42,6 +42,8 @@ func TestLeakOfEveryCall(t *testing.T) {
 	}
 	defer checkpoint.Close()
 	session := hostDriven(t, runtime)
+	vocabulary := casePath(t, smallLlama3)
+	tokenizer := loadTokenizer(t, runtime, vocabulary)
 	values := make([]float32, 64)
 	rows := make([]byte, 128)
 	batch := invar.Batch{Sequences: 1, SequenceLength: 4, IDs: ids(4)}
@@ -94,6 +96,17 @@ func TestLeakOfEveryCall(t *testing.T) {
 			must(err)
 			made.Close()
 			codes.Close()
+		}},
+		{"tokenizer", func() {
+			encoded, err := tokenizer.Encode("The quick brown fox", invar.EncodeAddSpecial)
+			must(err)
+			_, err = tokenizer.Decode(encoded, 0)
+			must(err)
+		}},
+		{"load tokenizer", func() {
+			made, err := invar.LoadTokenizer(runtime, vocabulary)
+			must(err)
+			made.Close()
 		}},
 		{"optimizer", func() {
 			made, err := invar.NewOptimizer(runtime, nil)

@@ -100,17 +100,21 @@ func (r *Runtime) Describe(message string) (string, error) {
 }
 
 func (r *Runtime) toText(message proto.Message, call func(encoded []byte, word *uintptr) uintptr) (string, error) {
-	end, err := begin(r.self())
-	if err != nil {
-		return "", err
-	}
-	defer end()
 	encoded, err := encode(message)
 	if err != nil {
 		return "", err
 	}
+	return textOf(r.self(), func(word *uintptr) uintptr { return call(encoded, word) })
+}
+
+// textOf runs a short call that gives back text.
+func textOf(h *handle, call func(word *uintptr) uintptr) (string, error) {
+	if err := h.begin(); err != nil {
+		return "", err
+	}
+	defer h.end()
 	var word uintptr
-	result := call(encoded, &word)
+	result := call(&word)
 	if err := failure(word); err != nil {
 		return "", err
 	}

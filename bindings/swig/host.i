@@ -2,6 +2,8 @@
 %{
 /* A word that names an object of the host; 0: none. */
 typedef uintptr_t invar_host;
+/* Bytes that are 32-bit integers in the machine's order. */
+typedef invar_bytes invar_ids;
 /* An address that the host's code only carries. */
 typedef uintptr_t invar_address;
 

@@ -8,6 +8,7 @@
  *   invar_bytes*                           an owned result: the host's byte array
  *   invar_cancel* cancel                   NULL for none
  *   invar_host                             a word that names an object of the host: a function, a sink; 0 for none
+ *   invar_ids*                             an owned result of token ids: the host's array of 32-bit integers
  *   (const int32_t* NAME, size_t NAME_count) and the like         the host's elements, not copied
  *   StepMetrics*, Loss*, ...  structs that a method fills
  *
@@ -80,6 +81,7 @@ typedef invar_session Session;
 typedef invar_tensor Tensor;
 typedef invar_optimizer Optimizer;
 typedef invar_accumulator Accumulator;
+typedef invar_tokenizer Tokenizer;
 %}
 typedef struct {
 } Status;
@@ -99,6 +101,8 @@ typedef struct {
 } Optimizer;
 typedef struct {
 } Accumulator;
+typedef struct {
+} Tokenizer;
 
 %extend Status {
   ~Status() { invar_status_release($self); }
@@ -179,6 +183,8 @@ typedef struct {
   CONFIG_TO_REPORT(calibrate, invar_checkpoint_calibrate)
   CONFIG_TO_REPORT(exportCheckpoint, invar_checkpoint_export)
   CONFIG_TO_REPORT(bench, invar_bench_run)
+  CONFIG_TO_REPORT(trainTokenizer, invar_tokenizer_train)
+  CONFIG_TO_REPORT(previewData, invar_data_preview)
 }
 
 %extend Cancel {
@@ -398,4 +404,23 @@ typedef struct {
     return result;
   }
   void reset(invar_status** error) { *error = invar_accumulator_reset($self); }
+}
+
+%extend Tokenizer {
+  Tokenizer(Runtime* runtime, const char* text, size_t text_size, invar_status** error) {
+    Tokenizer* tokenizer = NULL;
+    *error = invar_tokenizer_load(runtime, text, text_size, &tokenizer);
+    return tokenizer;
+  }
+  ~Tokenizer() { invar_tokenizer_release($self); }
+  invar_bytes* info(invar_status** error) { BYTES_RESULT(invar_tokenizer_info($self, &result)) }
+  invar_ids* encode(const char* text, size_t text_size, int32_t flags, invar_status** error) {
+    BYTES_RESULT(invar_tokenizer_encode($self, text, text_size, (uint32_t)flags, &result))
+  }
+  invar_bytes* decode(const int32_t* tokens, size_t tokens_count, int32_t flags, invar_status** error) {
+    BYTES_RESULT(invar_tokenizer_decode($self, tokens, tokens_count, (uint32_t)flags, &result))
+  }
+  invar_bytes* chat(const void* config, size_t config_size, invar_status** error) {
+    BYTES_RESULT(invar_tokenizer_chat($self, config, config_size, &result))
+  }
 }

@@ -17,6 +17,15 @@ import (
 // ABI is the number of the header that this package was compiled with.
 const ABI = int32(C.INVAR_ABI_VERSION)
 
+// Bits of a tokenizer's calls.
+const (
+	EncodeAddSpecial   = uint32(C.INVAR_ENCODE_ADD_SPECIAL)
+	EncodeParseSpecial = uint32(C.INVAR_ENCODE_PARSE_SPECIAL)
+	EncodeTruncate     = uint32(C.INVAR_ENCODE_TRUNCATE)
+	DecodeSkipSpecial  = uint32(C.INVAR_DECODE_SKIP_SPECIAL)
+	DecodeBytes        = uint32(C.INVAR_DECODE_BYTES)
+)
+
 // Memory for structs that a method fills.
 type (
 	StepMetrics      C.invar_step_metrics
@@ -201,6 +210,18 @@ func TakeBytes(word uintptr, use func([]byte)) {
 	bytes := (*C.invar_bytes)(pointer(word))
 	use(unsafe.Slice((*byte)(unsafe.Pointer(C.invar_bytes_data(bytes))), int(C.invar_bytes_size(bytes))))
 	C.invar_bytes_release(bytes)
+}
+
+// TakeIDs copies a result of 32-bit integers and releases it; empty for 0.
+func TakeIDs(word uintptr) []int32 {
+	ids := []int32{}
+	TakeBytes(word, func(bytes []byte) {
+		if len(bytes) >= 4 {
+			ids = make([]int32, len(bytes)/4)
+			copy(unsafe.Slice((*byte)(unsafe.Pointer(&ids[0])), 4*len(ids)), bytes)
+		}
+	})
+	return ids
 }
 
 // Memory is C memory as a slice.

@@ -71,16 +71,31 @@ static JNIEnv* invar_java_env(void) {
   return env;
 }
 
+/* Whether an array may have so many elements; if not, an exception is pending. */
+static int invar_java_fits(JNIEnv* env, size_t count) {
+  jclass type;
+  if (count <= INT32_MAX) return 1;
+  type = (*env)->FindClass(env, "java/lang/OutOfMemoryError");
+  if (type != NULL) (*env)->ThrowNew(env, type, "result is larger than an array");
+  return 0;
+}
+
 /* NULL with an exception pending when there is no memory or too many bytes for an array. */
 static jbyteArray invar_java_bytes(JNIEnv* env, const void* data, size_t size) {
   jbyteArray array;
-  if (size > INT32_MAX) {
-    const jclass type = (*env)->FindClass(env, "java/lang/OutOfMemoryError");
-    if (type != NULL) (*env)->ThrowNew(env, type, "result is larger than a byte array");
-    return NULL;
-  }
+  if (!invar_java_fits(env, size)) return NULL;
   array = (*env)->NewByteArray(env, (jsize)size);
   if (array != NULL && size > 0) (*env)->SetByteArrayRegion(env, array, 0, (jsize)size, (const jbyte*)data);
+  return array;
+}
+
+/* The same of size bytes that are 32-bit integers. */
+static jintArray invar_java_ints(JNIEnv* env, const void* data, size_t size) {
+  const size_t count = size / sizeof(jint);
+  jintArray array;
+  if (!invar_java_fits(env, count)) return NULL;
+  array = (*env)->NewIntArray(env, (jsize)count);
+  if (array != NULL && count > 0) (*env)->SetIntArrayRegion(env, array, 0, (jsize)count, (const jint*)data);
   return array;
 }
 

@@ -23,6 +23,10 @@ import dev.invar.v1.InspectReport;
 import dev.invar.v1.LoadConfig;
 import dev.invar.v1.OpenConfig;
 import dev.invar.v1.OptimizerConfig;
+import dev.invar.v1.PreviewConfig;
+import dev.invar.v1.PreviewReport;
+import dev.invar.v1.TokenizerTrainConfig;
+import dev.invar.v1.TokenizerTrainReport;
 import dev.invar.v1.TrainConfig;
 import dev.invar.v1.VerifyConfig;
 import dev.invar.v1.VerifyReport;
@@ -376,7 +380,66 @@ public final class InvarRuntime implements AutoCloseable {
     return work(config, cancel, listener, BenchReport.parser(), Runtime::bench);
   }
 
+  // ---- Text
+
+  /**
+   * Learns a byte-level vocabulary from text.
+   *
+   * @param config the text, the size, and where the vocabulary goes
+   * @return the report
+   */
+  public TokenizerTrainReport trainTokenizer(TokenizerTrainConfig config) {
+    return trainTokenizer(config, null, null);
+  }
+
+  /**
+   * Learns a byte-level vocabulary from text.
+   *
+   * @param config the text, the size, and where the vocabulary goes
+   * @param cancel ends it
+   * @param listener hears of it
+   * @return the report
+   */
+  public TokenizerTrainReport trainTokenizer(
+      TokenizerTrainConfig config, CancelToken cancel, ProgressListener listener) {
+    return work(config, cancel, listener, TokenizerTrainReport.parser(), Runtime::trainTokenizer);
+  }
+
+  /**
+   * Data files as training sees them, token by token: what is in a document, and where its loss counts.
+   *
+   * @param config the data
+   * @return the report
+   */
+  public PreviewReport previewData(PreviewConfig config) {
+    return previewData(config, null, null);
+  }
+
+  /**
+   * Data files as training sees them, token by token: what is in a document, and where its loss counts.
+   *
+   * @param config the data
+   * @param cancel ends it
+   * @param listener hears of it
+   * @return the report
+   */
+  public PreviewReport previewData(PreviewConfig config, CancelToken cancel, ProgressListener listener) {
+    return work(config, cancel, listener, PreviewReport.parser(), Runtime::previewData);
+  }
+
   // ---- What is made from a runtime
+
+  /**
+   * Loads a tokenizer.
+   *
+   * @param path a tokenizer.json, a SentencePiece model (*.model), or the folder that holds one of them
+   * @return the tokenizer
+   * @throws InvarException "tokenizer.unsupported" names what is not supported in the file
+   */
+  public Tokenizer loadTokenizer(String path) {
+    byte[] bytes = Messages.utf8(path);
+    return new Tokenizer(handle.call(raw -> new dev.invar.raw.Tokenizer(raw, bytes)));
+  }
 
   /**
    * Opens a checkpoint for reading tensor by tensor. Every tensor gets exactly one rule, or this fails as a conversion

@@ -68,6 +68,9 @@ class LeakTest extends Fixture {
     Checkpoint.Entry entry = opened.entries().get(0);
     ByteBuffer row = direct((int) (entry.elements() / entry.rows() * 4));
 
+    String vocabulary = testCase("tokenizers/small-llama3").toString();
+    Tokenizer tokenizer = runtime.loadTokenizer(vocabulary);
+
     calls.put("runtime", () -> InvarRuntime.builder().threads(1).log(System.Logger.Level.INFO, (l, m) -> {}).build().close());
     calls.put("info", () -> runtime.info());
     calls.put("token", () -> runtime.createCancelToken().close());
@@ -89,6 +92,8 @@ class LeakTest extends Fixture {
     calls.put("state", () -> optimizer.state(0, Optimizer.State.FIRST_MOMENT).close());
     calls.put("accumulate", () -> accumulator.add(0, left));
     calls.put("gradient", () -> accumulator.gradient(0).close());
+    calls.put("encode and decode", () -> tokenizer.decode(tokenizer.encode("The quick brown fox"), true));
+    calls.put("load tokenizer", () -> runtime.loadTokenizer(vocabulary).close());
     calls.put("begin", () -> session.begin(1));
     calls.put("step", () -> {
       session.begin(1);
@@ -118,7 +123,7 @@ class LeakTest extends Fixture {
       for (int i = 0; i < 200; ++i) call.run();
     });
     calls.forEach((name, call) -> {
-      int count = name.matches("inspect|open|runtime|convert.*") ? CALLS / 10 : CALLS;
+      int count = name.matches("inspect|open|runtime|load.*|convert.*") ? CALLS / 10 : CALLS;
       int round = count / ROUNDS;
       for (int i = 0; i < round / 2; ++i) call.run();
       settle();
@@ -138,6 +143,7 @@ class LeakTest extends Fixture {
       System.out.printf("%-28s %6d calls %9.2f us each %6d KiB a round%n", name, count, micros, grown);
       assertTrue(grown < SLACK_KIB, name + ": grew by " + grown + " KiB in each " + round + " calls");
     });
+    tokenizer.close();
     opened.close();
     accumulator.close();
     optimizer.close();
