@@ -327,12 +327,20 @@ class Conversion {
       output->target_digests.resize(static_cast<size_t>((units + kTileElements - 1) / kTileElements));
       if (output->converts()) output->source_digests.resize(output->target_digests.size());
       if (output->plan->decodes()) add_source_pieces(output, &pieces);
+      if (BlockMaxima::fits(*output->plan)) output->maxima = std::make_unique<BlockMaxima>(*output->plan);
     }
-    return run_pieces(context_.pool, static_cast<int>(workers_.size()), static_cast<int64_t>(pieces.size()),
-                      context_.cancel, [&](int64_t piece, int worker) {
-                        return write_piece(writer, pieces[static_cast<size_t>(piece)],
-                                           *workers_[static_cast<size_t>(worker)]);
-                      });
+    INVAR_TRY(run_pieces(context_.pool, static_cast<int>(workers_.size()), static_cast<int64_t>(pieces.size()),
+                         context_.cancel, [&](int64_t piece, int worker) {
+                           return write_piece(writer, pieces[static_cast<size_t>(piece)],
+                                              *workers_[static_cast<size_t>(worker)]);
+                         }));
+    for (const TensorInfo& target : writer.tensors()) {
+      ConvertedOutput& output = *by_name_.at(target.name);
+      if (!output.maxima) continue;
+      output.blocks = output.maxima->summary(output.plan->code_dtype);
+      output.maxima.reset();
+    }
+    return {};
   }
 
   static void add_source_pieces(ConvertedOutput* output, std::vector<Piece>* pieces) {
@@ -372,7 +380,8 @@ class Conversion {
     } else {
       TileStats stats;
       if (quantized) {
-        INVAR_TRY(worker.tile.convert(*output.plan, piece.first, input, worker.output.data(), &stats));
+        INVAR_TRY(
+            worker.tile.convert(*output.plan, piece.first, input, worker.output.data(), &stats, output.maxima.get()));
       } else {
         worker.tile.cast(source.dtype, input, worker.output.data(), &stats);
       }

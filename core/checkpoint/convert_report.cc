@@ -9,6 +9,11 @@ namespace {
 // Results above this are no weights of a trained model; a quantiser's scale taken for its inverse gives about 1e6.
 constexpr double kLargestPlausible = 4096;
 
+// Blocks below half of the range, of all, above which scales and codes look as if they did not belong together: a
+// quantiser that fits its scales to the largest value leaves none, one that clips or searches leaves some.
+constexpr double kPlausibleShareLow = 0.5;
+constexpr int64_t kFewBlocks = 4;
+
 void add_tensor(const ConversionSummary& conversion, const ConvertedOutput& output, v1::ConvertReport& report) {
   const TensorInfo& source = *output.plan->source;
   v1::ConvertedTensor& line = *report.add_tensors();
@@ -40,6 +45,14 @@ void find_oddities(const ConversionSummary& conversion, v1::ConvertReport& repor
             " E4M3 tensors reach 240 and never 448; if they were written for an accelerator with the FNUZ "
             "format, state --assume e4m3=fnuz; a writer for Gaudi 2 stops there by itself and is read as it is"));
   }
+}
+
+// How the scales were chosen.
+std::string scale_rule_of(const TileStats& stats, const BlockSummary& blocks) {
+  if (blocks.blocks == 0) return {};
+  if (blocks.full == blocks.blocks) return "amax";
+  if (!stats.powers_of_two) return {};
+  return blocks.full + blocks.upper == blocks.blocks ? "amax, rounded up to a power of two" : "powers of two";
 }
 
 }  // namespace
@@ -78,7 +91,7 @@ v1::ConvertedTensor report_line(const ConvertedOutput& output, const v1::Convert
   line.set_nan_codes(not_finite);
   line.set_zero_codes(stats.codes.zero);
   line.set_saturated_codes(stats.codes.saturated);
-  line.set_reencode_checked(stats.reencode_checked);
+  line.set_reencode_checked(stats.reencode_checked + (stats.unproved ? 0 : stats.reencode_proved));
   line.set_reencode_mismatched(stats.reencode_mismatched);
   const auto warn = [&line](std::string_view reason, const std::string& text) {
     line.add_warnings(cat(reason, ": ", text));
@@ -89,13 +102,27 @@ v1::ConvertedTensor report_line(const ConvertedOutput& output, const v1::Convert
                                             ", more than weights have; if it is the quantiser's scale and not its "
                                             "inverse, state --assume scale=divides"));
   }
+  if (const BlockSummary& blocks = output.blocks; blocks.blocks > 0) {
+    line.set_blocks(blocks.blocks);
+    line.set_blocks_full(blocks.full);
+    line.set_blocks_upper(blocks.upper);
+    if (std::string rule = scale_rule_of(stats, blocks); !rule.empty()) line.set_scale_rule(std::move(rule));
+    const int64_t low = blocks.blocks - blocks.full - blocks.upper;
+    if (blocks.blocks >= kFewBlocks &&
+        static_cast<double>(low) > kPlausibleShareLow * static_cast<double>(blocks.blocks)) {
+      warn("checkpoint.low_codes", cat("the largest codes of ", low, " of ", blocks.blocks,
+                                       " blocks are below half of ", name_of(plan.code_dtype),
+                                       "'s range, as when scales and codes do not belong together; compare with the "
+                                       "model this was made from"));
+    }
+  }
   if (not_finite > 0) warn("checkpoint.nan_code", cat(not_finite, " codes are not finite"));
   if (stats.overflows > 0)
     warn("checkpoint.overflow", cat(stats.overflows, " results are beyond ", name_of(output.dtype)));
   if (stats.underflows > 0)
     warn("checkpoint.underflow", cat(stats.underflows, " non-zero results became zero in ", name_of(output.dtype)));
   if (stats.reencode_mismatched > 0) {
-    warn("checkpoint.reencode", cat(stats.reencode_mismatched, " of ", stats.reencode_checked,
+    warn("checkpoint.reencode", cat(stats.reencode_mismatched, " of ", line.reencode_checked(),
                                     " checked results do not encode back to their code"));
   }
   return line;
@@ -108,6 +135,10 @@ void complete_report(const ConversionSummary& conversion, v1::ConvertReport* out
   report.set_source(config.source());
   report.set_destination(config.destination());
   report.set_layout(layout.name);
+  if (!layout.producer.name.empty()) {
+    report.set_producer(layout.producer.name);
+    report.set_producer_reason(layout.producer.reason);
+  }
   report.set_target(config.target());
   report.set_rounding(config.rounding());
   report.set_nan_policy(config.nan_policy());

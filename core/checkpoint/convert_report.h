@@ -6,6 +6,7 @@
 // Thread rule: functions without state.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct ConvertedOutput {
   DType dtype = DType::kUnspecified;
   std::string rule;
   TileStats stats;
+  std::unique_ptr<BlockMaxima> maxima;  // while its file is written
+  BlockSummary blocks;
   std::vector<uint64_t> source_digests, target_digests;
   std::string source_sha256, target_sha256;  // of the full proof
 

@@ -113,6 +113,20 @@ Status read_groups(const Node& quantization, std::vector<WeightGroup>* out) {
   return {};
 }
 
+// ModelOpt's own note of who wrote: {"name", "version"}.
+Status read_producer(const Node& node, const std::string& file, Declared* declared) {
+  const auto it = node.json.find("producer");
+  if (it == node.json.end() || !it->is_object() || !declared->producer.empty()) return {};
+  std::string version;
+  const Node producer{*it, node.where + ".producer"};
+  INVAR_TRY(producer.text("name", &declared->producer));
+  INVAR_TRY(producer.text("version", &version));
+  if (declared->producer.empty()) return {};
+  if (!version.empty()) declared->producer += " " + version;
+  declared->producer_file = file;
+  return {};
+}
+
 Status read_quantization(const Node& node, Declared* declared) {
   declared->quantized = true;
   INVAR_TRY(node.text("quant_method", &declared->method));
@@ -148,7 +162,9 @@ Status read_config(const Json& config, const std::string& file, Declared* declar
       if (it == node.json.end() || it->is_null()) continue;
       if (!it->is_object()) return node.wrong(key, *it, "an object");
       declared->file = file;
-      INVAR_TRY(read_quantization({*it, cat(node.where, &node == &nodes[0] ? ": " : ".", key)}, declared));
+      const Node quantization{*it, cat(node.where, &node == &nodes[0] ? ": " : ".", key)};
+      INVAR_TRY(read_quantization(quantization, declared));
+      INVAR_TRY(read_producer(quantization, file, declared));
     }
   }
   if (declared->kv_heads == 0) declared->kv_heads = declared->heads;
@@ -250,6 +266,7 @@ Result<Declared> read_declared(const CheckpointFolder& folder) {
   }
   if (folder.has_side_file("hf_quant_config.json")) {
     INVAR_ASSIGN(const Json config, parse_side(folder, "hf_quant_config.json"));
+    INVAR_TRY(read_producer({config, "hf_quant_config.json: "}, "hf_quant_config.json", &declared));
     const auto it = config.find("quantization");
     if (it != config.end() && it->is_object()) {
       declared.quantized = true;

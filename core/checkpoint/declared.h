@@ -38,6 +38,7 @@ struct Declared {
   std::string algorithm;   // ModelOpt's quant_algo
   std::string format, scale_format, activation_scheme, expert_dtype;
   std::string model_type;
+  std::string producer, producer_file;  // "modelopt 0.23.0", and the config that says so
   std::optional<BlockSize> block;
   std::vector<WeightGroup> groups;
   // For fused projections: 0 when the config does not say.

@@ -38,6 +38,10 @@ Result<v1::InspectReport> inspect(const v1::InspectConfig& given, FileSystem& fi
     report.set_layout(layout->name);
     report.set_model_type(layout->model_type);
     report.set_quant_method(layout->quant_method);
+    if (!layout->producer.name.empty()) {
+      report.set_producer(layout->producer.name);
+      report.set_producer_reason(layout->producer.reason);
+    }
     for (const TensorPlan& plan : layout->tensors) {
       Meaning& meaning = meanings[plan.source];
       meaning.rule = plan.rule;

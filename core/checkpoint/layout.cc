@@ -265,6 +265,7 @@ class Classifier {
     if (layout_.name.empty()) layout_.name = "none";
     layout_.model_type = source_.declared.model_type;
     layout_.quant_method = source_.declared.method;
+    layout_.producer = guess_producer(source_.declared, layout_.name);
     for (const Finding& finding : source_.folder.findings()) layout_.findings.push_back(finding);
     if (source_.declared.quantized && planned_.empty()) {
       layout_.findings.push_back(

@@ -26,6 +26,7 @@
 
 #include "core/base/status.h"
 #include "core/checkpoint/decoder.h"
+#include "core/checkpoint/producer.h"
 #include "core/container/checkpoint_folder.h"
 
 namespace invar {
@@ -89,6 +90,7 @@ struct Layout {
   std::string name;  // the layout of the quantised tensors: "none", one name, or several joined by "+"
   std::string model_type;
   std::string quant_method;
+  Producer producer;
   std::vector<TensorPlan> tensors;     // sorted by source name
   std::vector<DroppedTensor> dropped;  // sorted by source name
   std::vector<Finding> findings;

@@ -1,6 +1,7 @@
 #include "core/checkpoint/scale_window.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -50,6 +51,7 @@ std::string position_text(const std::vector<int64_t>& shape, int64_t flat) {
 Status ScaleWindow::load(const CheckpointFolder& folder, const TensorPlan& plan, int64_t first, int64_t count) {
   term_ = plan.scales.empty() ? nullptr : &plan.scales[0];
   has_zero_ = false;
+  powers_of_two_ = true;
   smallest_ = largest_ = 1;
   first_block_ = begin_ = 0;
   values_.clear();
@@ -98,6 +100,7 @@ Status ScaleWindow::load(const CheckpointFolder& folder, const TensorPlan& plan,
       has_zero_ = true;
       continue;
     }
+    if ((std::bit_cast<uint32_t>(value) & 0x7FFFFFu) != 0) powers_of_two_ = false;
     smallest = std::min(smallest, value);
     largest = std::max(largest, value);
   }

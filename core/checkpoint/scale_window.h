@@ -23,7 +23,8 @@ class ScaleWindow {
   bool unscaled() const { return term_ == nullptr; }
   bool divides() const { return term_ != nullptr && term_->divides; }
   bool has_zero() const { return has_zero_; }
-  float smallest() const { return smallest_; }  // of the non-zero scales; 1 when unscaled
+  bool powers_of_two() const { return powers_of_two_; }  // every non-zero scale is one
+  float smallest() const { return smallest_; }           // of the non-zero scales; 1 when unscaled
   float largest() const { return largest_; }
 
   // The scales from that of the first column of `matrix_row` (or of the range's first column, where the range lies in
@@ -35,6 +36,8 @@ class ScaleWindow {
   float at(int64_t element) const;
   // The scales that are loaded, and which of them, from 0, is that of `element`.
   int64_t count() const { return static_cast<int64_t>(values_.size()); }
+  float value(int64_t slot) const { return values_[static_cast<size_t>(slot)]; }
+  int64_t begin() const { return begin_; }  // index of slot 0 in the scale tensor
   int64_t slot_of(int64_t element) const { return term_ == nullptr ? 0 : index_of(element) - begin_; }
   // Elements from `element` on, at most `limit`, that share its scale and lie in its row.
   int64_t run(int64_t element, int64_t limit) const;
@@ -50,7 +53,7 @@ class ScaleWindow {
   std::vector<std::byte> bytes_;
   int64_t begin_ = 0;  // index of values_[0] in the tensor
   int64_t first_block_ = 0;
-  bool has_zero_ = false;
+  bool has_zero_ = false, powers_of_two_ = true;
   float smallest_ = 1, largest_ = 1;
 };
 

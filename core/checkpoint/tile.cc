@@ -64,6 +64,9 @@ void TileStats::add(const TileStats& other) {
   underflows += other.underflows;
   reencode_checked += other.reencode_checked;
   reencode_mismatched += other.reencode_mismatched;
+  reencode_proved += other.reencode_proved;
+  unproved = unproved || other.unproved;
+  powers_of_two = powers_of_two && other.powers_of_two;
   amax = std::max(amax, other.amax);
   if (other.largest_scale > 0) {
     smallest_scale = largest_scale > 0 ? std::min(smallest_scale, other.smallest_scale) : other.smallest_scale;
@@ -103,7 +106,7 @@ Tile::Tile(const CheckpointFolder& folder, const TileOptions& options)
     : folder_(folder), options_(options), values_(folder) {}
 
 Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> stored, std::byte* out,
-                     TileStats* stats) {
+                     TileStats* stats, BlockMaxima* maxima) {
   const FpModeScope mode;
   const bool packed = plan.coding == Coding::kPackedFp4;
   const auto* bytes = reinterpret_cast<const uint8_t*>(stored.data());
@@ -120,6 +123,7 @@ Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std:
   if (!scales_.unscaled()) {
     own.smallest_scale = scales_.smallest();
     own.largest_scale = scales_.largest();
+    own.powers_of_two = scales_.powers_of_two();
   }
   bool fast = dtype != DType::kE8M0;
   if (fast) {
@@ -142,7 +146,12 @@ Status Tile::convert(const TensorPlan& plan, int64_t first, std::span<const std:
     own.codes.saturated = std::count_if(bytes, bytes + n, [](uint8_t code) { return (code & 0x7F) == kE4M3Six; });
   }
   note_largest(out, n, &own);
-  check_sample(plan, first, bytes, std::min(n, kReencodeSample), out, &own);
+  if (maxima != nullptr) maxima->note(plan, first, bytes, n, column_maxima_);
+  const CodeProof proof = fast ? prove_codes(dtype, first, n) : CodeProof::kNone;
+  const int64_t encoded = proof == CodeProof::kFails ? n : std::min(n, kReencodeSample);
+  encode_back(plan, first, bytes, encoded, out, &own);
+  own.reencode_proved = n - encoded;
+  own.unproved = proof != CodeProof::kHolds;
   stats->add(own);
   return {};
 }
@@ -244,8 +253,51 @@ Status Tile::convert_scalar(const TensorPlan& plan, DType dtype, int64_t first, 
   return {};
 }
 
-void Tile::check_sample(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, const std::byte* out,
-                        TileStats* stats) const {
+Tile::CodeProof Tile::prove_codes(DType dtype, int64_t first, int64_t n) const {
+  // A product with a power of two is exact.
+  if (scales_.unscaled() || scales_.powers_of_two()) return CodeProof::kHolds;
+  // With few elements under a scale, they are fewer than the codes.
+  if (scales_.count() * 256 > n) return CodeProof::kNone;
+  const FormatInfo& format = format_info(dtype);
+  uint8_t codes[256], back[256];
+  int64_t finite = 0;
+  for (uint32_t code = 0; code < 256; ++code) {
+    if (!format.is_nan(code) && !format.is_inf(code)) codes[finite++] = static_cast<uint8_t>(code);
+  }
+  float wide[256];
+  uint16_t narrow[256];
+  const ScaleGrid& grid = scales_.term()->grid;
+  for (int64_t slot = 0; slot < scales_.count(); ++slot) {
+    // A block of several rows lies in several tiles: the one with its first row sees to it.
+    const int64_t grid_row = (scales_.begin() + slot) / grid.grid_cols;
+    const bool whole_rows = grid.row_ends.empty() && !grid.shared && grid.block_rows > 1 && grid.rows > 0;
+    if (whole_rows) {
+      const int64_t matrix = grid_row / grid.grid_rows, row = grid_row % grid.grid_rows * grid.block_rows;
+      const int64_t element = (matrix * grid.rows + row) * grid.cols;
+      if (element < first - grid.cols + 1 || element >= first + n) continue;
+    }
+    const float scale = scales_.value(slot);
+    switch (options_.target) {
+      case DType::kBF16:
+        convert_fp8_to_bf16(dtype, codes, narrow, finite, scale, Store::kCached, options_.level);
+        convert_bf16_to_fp8(dtype, narrow, back, finite, scale, Apply::kDivide, options_.level);
+        break;
+      case DType::kF16:
+        convert_fp8_to_f16(dtype, codes, narrow, finite, scale, options_.level);
+        convert_f16_to_f32(narrow, wide, finite, options_.level);
+        convert_f32_to_fp8(dtype, wide, back, finite, scale, Apply::kDivide, options_.level);
+        break;
+      default:
+        convert_fp8_to_f32(dtype, codes, wide, finite, scale, options_.level);
+        convert_f32_to_fp8(dtype, wide, back, finite, scale, Apply::kDivide, options_.level);
+    }
+    if (std::memcmp(codes, back, static_cast<size_t>(finite)) != 0) return CodeProof::kFails;
+  }
+  return CodeProof::kHolds;
+}
+
+void Tile::encode_back(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, const std::byte* out,
+                       TileStats* stats) const {
   for (int64_t i = 0; i < n; ++i) {
     const float scale = scales_.at(first + i), value = result_value(options_.target, out, i);
     if (scale == 0 || !std::isfinite(value)) continue;

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "core/checkpoint/block_maxima.h"
 #include "core/checkpoint/scale_window.h"
 #include "core/checkpoint/tile_hash.h"
 #include "core/checkpoint/values.h"
@@ -22,7 +23,8 @@ namespace invar {
 
 // Elements of a tile. Fixed, because checksums are taken tile by tile: see tile_checksum.
 inline constexpr int64_t kTileElements = int64_t{1} << 17;
-// Of these many elements of every tile convert() proves that the result encodes back to the stored code.
+// Of these many elements of every tile convert() encodes the written result itself. Of the rest it proves, where codes
+// are fewer than elements, that every code under their scale encodes back; where one does not, it encodes them all.
 inline constexpr int64_t kReencodeSample = 256;
 
 struct TileOptions {
@@ -35,9 +37,13 @@ struct TileOptions {
 struct TileStats {
   Fp8Counts codes;
   int64_t overflows = 0, underflows = 0;  // results beyond the target; non-zero products that became zero
-  int64_t reencode_checked = 0, reencode_mismatched = 0;
+  // Results that were encoded; those under scales of which some tile proved that every code encodes back, which counts
+  // only when every tile could: a block may reach from one tile into the next.
+  int64_t reencode_checked = 0, reencode_mismatched = 0, reencode_proved = 0;
+  bool unproved = false;
   double amax = 0;  // of the results, NaN and Inf apart
   float smallest_scale = 0, largest_scale = 0;
+  bool powers_of_two = true;  // every scale is one
 
   void add(const TileStats& other);
 };
@@ -46,10 +52,10 @@ class Tile {
  public:
   Tile(const CheckpointFolder& folder, const TileOptions& options);
 
-  // stored: the bytes of elements [first, first + n); out: n elements of the target dtype, aligned to 4.
-  // checkpoint.nan_code, checkpoint.scale_zero (zero scale, non-zero code) and the errors of ScaleWindow::load.
+  // stored: the bytes of elements [first, first + n); out: n elements of the target dtype, aligned to 4. maxima: may be
+  // null. checkpoint.nan_code, checkpoint.scale_zero (zero scale, non-zero code) and the errors of ScaleWindow::load.
   Status convert(const TensorPlan& plan, int64_t first, std::span<const std::byte> stored, std::byte* out,
-                 TileStats* stats);
+                 TileStats* stats, BlockMaxima* maxima = nullptr);
   // The same for a plan with a decoder, which reads its bytes itself. checkpoint.not_finite names the element.
   Status convert_decoded(const TensorPlan& plan, int64_t first, int64_t n, std::byte* out, TileStats* stats);
   // A tensor that is not quantised, in another float dtype (BF16 or F16 to F16 or F32).
@@ -63,15 +69,18 @@ class Tile {
   void convert_fast(DType dtype, int64_t first, const uint8_t* codes, int64_t n, std::byte* out) const;
   Status convert_scalar(const TensorPlan& plan, DType dtype, int64_t first, const uint8_t* codes, int64_t n,
                         std::byte* out, TileStats* stats);
-  void check_sample(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, const std::byte* out,
-                    TileStats* stats) const;
+  // Whether every finite code encodes back under every scale whose block begins in [first, first + n).
+  enum class CodeProof { kNone, kHolds, kFails };
+  CodeProof prove_codes(DType dtype, int64_t first, int64_t n) const;
+  void encode_back(const TensorPlan& plan, int64_t first, const uint8_t* codes, int64_t n, const std::byte* out,
+                   TileStats* stats) const;
   void note_largest(const std::byte* out, int64_t n, TileStats* stats) const;
 
   const CheckpointFolder& folder_;
   TileOptions options_;
   ScaleWindow scales_;
   ValueReader values_;
-  std::vector<uint8_t> unpacked_;
+  std::vector<uint8_t> unpacked_, column_maxima_;
   std::vector<float> decoded_;
 };
 

@@ -7,6 +7,10 @@
 #include "core/numerics/codec_kernels.h"
 #include "core/numerics/fp_mode.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace invar {
 namespace {
 
@@ -236,6 +240,19 @@ void count_codes(DType format, const uint8_t* codes, int64_t count, Fp8Counts& c
   const int64_t done = kernels_of(level).count_codes[index](codes, count, &raw);
   kCodecPortable.count_codes[index](codes + done, count - done, &raw);
   counts.merge({raw.nan, raw.infinite, raw.zero, raw.saturated, raw.max_magnitude});
+}
+
+void raise_to_magnitudes(const uint8_t* codes, int64_t count, uint8_t* largest) {
+  int64_t i = 0;
+#if defined(__SSE2__)
+  const __m128i magnitude = _mm_set1_epi8(0x7F);
+  for (; i + 16 <= count; i += 16) {
+    const __m128i row = _mm_and_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + i)), magnitude);
+    auto* at = reinterpret_cast<__m128i*>(largest + i);
+    _mm_storeu_si128(at, _mm_max_epu8(row, _mm_loadu_si128(at)));
+  }
+#endif
+  for (; i < count; ++i) largest[i] = std::max<uint8_t>(largest[i], codes[i] & 0x7F);
 }
 
 void count_half_range(DType format, const uint8_t* codes, const uint16_t* out, int64_t count, HalfCounts& counts) {

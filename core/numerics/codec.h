@@ -79,6 +79,10 @@ struct Fp8Counts {
 };
 void count_codes(DType format, const uint8_t* codes, int64_t count, Fp8Counts& counts, CpuLevel level = cpu_level());
 
+// largest[i] = max(largest[i], codes[i] without its sign bit), for 8-bit floats: row after row gives the largest code
+// of every column. A NaN code counts as the largest.
+void raise_to_magnitudes(const uint8_t* codes, int64_t count, uint8_t* largest);
+
 // What a conversion to FP16 lost: codes that were finite and became Inf, and codes that were not zero and became
 // zero or subnormal. `out` is the result of convert_fp8_to_f16.
 struct HalfCounts {

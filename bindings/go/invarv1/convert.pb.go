@@ -263,11 +263,14 @@ type ConvertReport struct {
 	Warnings        []string `protobuf:"bytes,25,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	PeakBufferBytes *int64   `protobuf:"varint,26,opt,name=peak_buffer_bytes,json=peakBufferBytes,proto3,oneof" json:"peak_buffer_bytes,omitempty"`
 	// Of the full proof: one for each kind of weight; what was read again, and how long it took.
-	Histograms    []*CodeHistogram `protobuf:"bytes,27,rep,name=histograms,proto3" json:"histograms,omitempty"`
-	ProofBytes    *int64           `protobuf:"varint,28,opt,name=proof_bytes,json=proofBytes,proto3,oneof" json:"proof_bytes,omitempty"`
-	ProofSeconds  *float64         `protobuf:"fixed64,29,opt,name=proof_seconds,json=proofSeconds,proto3,oneof" json:"proof_seconds,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Histograms   []*CodeHistogram `protobuf:"bytes,27,rep,name=histograms,proto3" json:"histograms,omitempty"`
+	ProofBytes   *int64           `protobuf:"varint,28,opt,name=proof_bytes,json=proofBytes,proto3,oneof" json:"proof_bytes,omitempty"`
+	ProofSeconds *float64         `protobuf:"fixed64,29,opt,name=proof_seconds,json=proofSeconds,proto3,oneof" json:"proof_seconds,omitempty"`
+	// Who most likely wrote the source, and what tells; empty when nothing does. Nothing is decided by it.
+	Producer       *string `protobuf:"bytes,30,opt,name=producer,proto3,oneof" json:"producer,omitempty"`
+	ProducerReason *string `protobuf:"bytes,31,opt,name=producer_reason,json=producerReason,proto3,oneof" json:"producer_reason,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ConvertReport) Reset() {
@@ -503,6 +506,20 @@ func (x *ConvertReport) GetProofSeconds() float64 {
 	return 0
 }
 
+func (x *ConvertReport) GetProducer() string {
+	if x != nil && x.Producer != nil {
+		return *x.Producer
+	}
+	return ""
+}
+
+func (x *ConvertReport) GetProducerReason() string {
+	if x != nil && x.ProducerReason != nil {
+		return *x.ProducerReason
+	}
+	return ""
+}
+
 // How often each stored code occurs in all weights of one kind.
 type CodeHistogram struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -609,8 +626,16 @@ type ConvertedTensor struct {
 	TargetChecksum *string  `protobuf:"bytes,22,opt,name=target_checksum,json=targetChecksum,proto3,oneof" json:"target_checksum,omitempty"`
 	Warnings       []string `protobuf:"bytes,23,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Of the full proof: SHA-256 of the stored bytes, 64 hex digits.
-	SourceSha256  *string `protobuf:"bytes,24,opt,name=source_sha256,json=sourceSha256,proto3,oneof" json:"source_sha256,omitempty"`
-	TargetSha256  *string `protobuf:"bytes,25,opt,name=target_sha256,json=targetSha256,proto3,oneof" json:"target_sha256,omitempty"`
+	SourceSha256 *string `protobuf:"bytes,24,opt,name=source_sha256,json=sourceSha256,proto3,oneof" json:"source_sha256,omitempty"`
+	TargetSha256 *string `protobuf:"bytes,25,opt,name=target_sha256,json=targetSha256,proto3,oneof" json:"target_sha256,omitempty"`
+	// Scales with a non-zero code; of them, those whose largest code is the format's largest value (448 of E4M3), and
+	// those whose largest is less but above half of it. Of FP8 weights with at least 64 elements a scale.
+	Blocks      *int64 `protobuf:"varint,26,opt,name=blocks,proto3,oneof" json:"blocks,omitempty"`
+	BlocksFull  *int64 `protobuf:"varint,27,opt,name=blocks_full,json=blocksFull,proto3,oneof" json:"blocks_full,omitempty"`
+	BlocksUpper *int64 `protobuf:"varint,28,opt,name=blocks_upper,json=blocksUpper,proto3,oneof" json:"blocks_upper,omitempty"`
+	// How the scales were chosen, as far as codes and scales tell: "amax", "amax, rounded up to a power of two",
+	// "powers of two". Empty when they do not tell.
+	ScaleRule     *string `protobuf:"bytes,29,opt,name=scale_rule,json=scaleRule,proto3,oneof" json:"scale_rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -816,6 +841,34 @@ func (x *ConvertedTensor) GetSourceSha256() string {
 func (x *ConvertedTensor) GetTargetSha256() string {
 	if x != nil && x.TargetSha256 != nil {
 		return *x.TargetSha256
+	}
+	return ""
+}
+
+func (x *ConvertedTensor) GetBlocks() int64 {
+	if x != nil && x.Blocks != nil {
+		return *x.Blocks
+	}
+	return 0
+}
+
+func (x *ConvertedTensor) GetBlocksFull() int64 {
+	if x != nil && x.BlocksFull != nil {
+		return *x.BlocksFull
+	}
+	return 0
+}
+
+func (x *ConvertedTensor) GetBlocksUpper() int64 {
+	if x != nil && x.BlocksUpper != nil {
+		return *x.BlocksUpper
+	}
+	return 0
+}
+
+func (x *ConvertedTensor) GetScaleRule() string {
+	if x != nil && x.ScaleRule != nil {
+		return *x.ScaleRule
 	}
 	return ""
 }
@@ -1638,7 +1691,7 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\f_shard_bytesB\t\n" +
 	"\a_resumeB\x10\n" +
 	"\x0e_remove_sourceB\b\n" +
-	"\x06_proofJ\x04\b\x14\x10=\"\xa3\r\n" +
+	"\x06_proofJ\x04\b\x14\x10=\"\x93\x0e\n" +
 	"\rConvertReport\x12\x1b\n" +
 	"\x06source\x18\x01 \x01(\tH\x00R\x06source\x88\x01\x01\x12%\n" +
 	"\vdestination\x18\x02 \x01(\tH\x01R\vdestination\x88\x01\x01\x12(\n" +
@@ -1678,7 +1731,9 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"histograms\x121\n" +
 	"\vproof_bytes\x18\x1c \x01(\x03B\v\xa2\xed\x18\a\x12\x05bytesH\x14R\n" +
 	"proofBytes\x88\x01\x01\x127\n" +
-	"\rproof_seconds\x18\x1d \x01(\x01B\r\xa2\xed\x18\t\x12\asecondsH\x15R\fproofSeconds\x88\x01\x01B\t\n" +
+	"\rproof_seconds\x18\x1d \x01(\x01B\r\xa2\xed\x18\t\x12\asecondsH\x15R\fproofSeconds\x88\x01\x01\x12\x1f\n" +
+	"\bproducer\x18\x1e \x01(\tH\x16R\bproducer\x88\x01\x01\x12,\n" +
+	"\x0fproducer_reason\x18\x1f \x01(\tH\x17R\x0eproducerReason\x88\x01\x01B\t\n" +
 	"\a_sourceB\x0e\n" +
 	"\f_destinationB\x10\n" +
 	"\x0e_invar_versionB\t\n" +
@@ -1703,7 +1758,9 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\a_passedB\x14\n" +
 	"\x12_peak_buffer_bytesB\x0e\n" +
 	"\f_proof_bytesB\x10\n" +
-	"\x0e_proof_seconds\"\xb8\x01\n" +
+	"\x0e_proof_secondsB\v\n" +
+	"\t_producerB\x12\n" +
+	"\x10_producer_reason\"\xb8\x01\n" +
 	"\rCodeHistogram\x12\x17\n" +
 	"\x04kind\x18\x01 \x01(\tH\x00R\x04kind\x88\x01\x01\x123\n" +
 	"\n" +
@@ -1713,8 +1770,7 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\x05_kindB\r\n" +
 	"\v_code_dtypeB\n" +
 	"\n" +
-	"\b_tensors\"\x9e\n" +
-	"\n" +
+	"\b_tensors\"\xe8\v\n" +
 	"\x0fConvertedTensor\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1e\n" +
 	"\bnew_name\x18\x02 \x01(\tH\x01R\anewName\x88\x01\x01\x12\x17\n" +
@@ -1747,7 +1803,13 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\x0ftarget_checksum\x18\x16 \x01(\tH\x13R\x0etargetChecksum\x88\x01\x01\x12\x1a\n" +
 	"\bwarnings\x18\x17 \x03(\tR\bwarnings\x12(\n" +
 	"\rsource_sha256\x18\x18 \x01(\tH\x14R\fsourceSha256\x88\x01\x01\x12(\n" +
-	"\rtarget_sha256\x18\x19 \x01(\tH\x15R\ftargetSha256\x88\x01\x01B\a\n" +
+	"\rtarget_sha256\x18\x19 \x01(\tH\x15R\ftargetSha256\x88\x01\x01\x12\x1b\n" +
+	"\x06blocks\x18\x1a \x01(\x03H\x16R\x06blocks\x88\x01\x01\x12$\n" +
+	"\vblocks_full\x18\x1b \x01(\x03H\x17R\n" +
+	"blocksFull\x88\x01\x01\x12&\n" +
+	"\fblocks_upper\x18\x1c \x01(\x03H\x18R\vblocksUpper\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"scale_rule\x18\x1d \x01(\tH\x19R\tscaleRule\x88\x01\x01B\a\n" +
 	"\x05_nameB\v\n" +
 	"\t_new_nameB\a\n" +
 	"\x05_ruleB\x0f\n" +
@@ -1772,7 +1834,11 @@ const file_invar_v1_convert_proto_rawDesc = "" +
 	"\x10_source_checksumB\x12\n" +
 	"\x10_target_checksumB\x10\n" +
 	"\x0e_source_sha256B\x10\n" +
-	"\x0e_target_sha256\"|\n" +
+	"\x0e_target_sha256B\t\n" +
+	"\a_blocksB\x0e\n" +
+	"\f_blocks_fullB\x0f\n" +
+	"\r_blocks_upperB\r\n" +
+	"\v_scale_rule\"|\n" +
 	"\bSideFile\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1b\n" +
 	"\x06action\x18\x02 \x01(\tH\x01R\x06action\x88\x01\x01\x12\x1b\n" +

@@ -180,15 +180,18 @@ type InspectReport struct {
 	Files       *int64  `protobuf:"varint,6,opt,name=files,proto3,oneof" json:"files,omitempty"`
 	Tensors     *int64  `protobuf:"varint,7,opt,name=tensors,proto3,oneof" json:"tensors,omitempty"`
 	// Elements of all weights, scales left out.
-	Parameters    *int64            `protobuf:"varint,8,opt,name=parameters,proto3,oneof" json:"parameters,omitempty"`
-	Bytes         *int64            `protobuf:"varint,9,opt,name=bytes,proto3,oneof" json:"bytes,omitempty"`
-	Dtypes        []*DTypeCount     `protobuf:"bytes,10,rep,name=dtypes,proto3" json:"dtypes,omitempty"`
-	Rules         []*RuleCount      `protobuf:"bytes,11,rep,name=rules,proto3" json:"rules,omitempty"`
-	Tensor        []*TensorInfo     `protobuf:"bytes,12,rep,name=tensor,proto3" json:"tensor,omitempty"`
-	Metadata      map[string]string `protobuf:"bytes,13,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Warnings      []string          `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Parameters *int64            `protobuf:"varint,8,opt,name=parameters,proto3,oneof" json:"parameters,omitempty"`
+	Bytes      *int64            `protobuf:"varint,9,opt,name=bytes,proto3,oneof" json:"bytes,omitempty"`
+	Dtypes     []*DTypeCount     `protobuf:"bytes,10,rep,name=dtypes,proto3" json:"dtypes,omitempty"`
+	Rules      []*RuleCount      `protobuf:"bytes,11,rep,name=rules,proto3" json:"rules,omitempty"`
+	Tensor     []*TensorInfo     `protobuf:"bytes,12,rep,name=tensor,proto3" json:"tensor,omitempty"`
+	Metadata   map[string]string `protobuf:"bytes,13,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Warnings   []string          `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Who most likely wrote it, and what tells; empty when nothing does.
+	Producer       *string `protobuf:"bytes,15,opt,name=producer,proto3,oneof" json:"producer,omitempty"`
+	ProducerReason *string `protobuf:"bytes,16,opt,name=producer_reason,json=producerReason,proto3,oneof" json:"producer_reason,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *InspectReport) Reset() {
@@ -317,6 +320,20 @@ func (x *InspectReport) GetWarnings() []string {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *InspectReport) GetProducer() string {
+	if x != nil && x.Producer != nil {
+		return *x.Producer
+	}
+	return ""
+}
+
+func (x *InspectReport) GetProducerReason() string {
+	if x != nil && x.ProducerReason != nil {
+		return *x.ProducerReason
+	}
+	return ""
 }
 
 type DTypeCount struct {
@@ -594,7 +611,7 @@ const file_invar_v1_inspect_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
 	"\x05_pathB\v\n" +
 	"\t_roundingB\r\n" +
-	"\v_nan_policy\"\xcf\x05\n" +
+	"\v_nan_policy\"\xbf\x06\n" +
 	"\rInspectReport\x12\x17\n" +
 	"\x04path\x18\x01 \x01(\tH\x00R\x04path\x88\x01\x01\x12!\n" +
 	"\tcontainer\x18\x02 \x01(\tH\x01R\tcontainer\x88\x01\x01\x12\"\n" +
@@ -613,7 +630,10 @@ const file_invar_v1_inspect_proto_rawDesc = "" +
 	"\x05rules\x18\v \x03(\v2\x13.invar.v1.RuleCountR\x05rules\x12,\n" +
 	"\x06tensor\x18\f \x03(\v2\x14.invar.v1.TensorInfoR\x06tensor\x12A\n" +
 	"\bmetadata\x18\r \x03(\v2%.invar.v1.InspectReport.MetadataEntryR\bmetadata\x12\x1a\n" +
-	"\bwarnings\x18\x0e \x03(\tR\bwarnings\x1a;\n" +
+	"\bwarnings\x18\x0e \x03(\tR\bwarnings\x12\x1f\n" +
+	"\bproducer\x18\x0f \x01(\tH\tR\bproducer\x88\x01\x01\x12,\n" +
+	"\x0fproducer_reason\x18\x10 \x01(\tH\n" +
+	"R\x0eproducerReason\x88\x01\x01\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
@@ -627,7 +647,9 @@ const file_invar_v1_inspect_proto_rawDesc = "" +
 	"\n" +
 	"\b_tensorsB\r\n" +
 	"\v_parametersB\b\n" +
-	"\x06_bytes\"\xcd\x01\n" +
+	"\x06_bytesB\v\n" +
+	"\t_producerB\x12\n" +
+	"\x10_producer_reason\"\xcd\x01\n" +
 	"\n" +
 	"DTypeCount\x12*\n" +
 	"\x05dtype\x18\x01 \x01(\x0e2\x0f.invar.v1.DTypeH\x00R\x05dtype\x88\x01\x01\x12\x1d\n" +
