@@ -166,7 +166,8 @@ func TestContextCancelsARunThatMayGoOn(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
-	if _, err := session.Run(short); !errors.Is(err, invar.DeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) {
+	_, err = session.Run(short)
+	if !errors.Is(err, invar.DeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) || !invar.IsCancelled(err) {
 		t.Errorf("%v", err)
 	}
 	if report, err := session.Report(); err != nil || report == nil {

@@ -259,7 +259,7 @@ func (s *Session) Export(ctx context.Context, config *invarv1.ExportConfig, opti
 	return on(ctx, s.self(), s.runtime, s.native, config, new(invarv1.ExportReport), options, raw.Session.ExportModel)
 }
 
-// IsCancelled tells whether err is a call's that ended because its context did.
+// IsCancelled tells whether err is a call's that ended because its context did, by cancellation or deadline.
 func IsCancelled(err error) bool {
-	return errors.Is(err, Cancelled) || errors.Is(err, context.Canceled)
+	return errors.Is(err, Cancelled) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,17 @@ func root() string {
 		return given
 	}
 	return filepath.Join("..", "..")
+}
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "examples-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	exampleFolder = folder
+	status := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(status)
 }
 
 func testRuntime(t testing.TB) *invar.Runtime {
@@ -120,14 +132,18 @@ func loadExamples(t testing.TB) examples {
 	return loaded
 }
 
-func writeText(t testing.TB, lines int) string {
-	t.Helper()
+func numberedLines(lines int) string {
 	var text strings.Builder
 	for i := range lines {
 		fmt.Fprintf(&text, "line %d says that the sum of %d and 1 is %d\n", i, i, i+1)
 	}
+	return text.String()
+}
+
+func writeText(t testing.TB, lines int) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "text.txt")
-	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(numberedLines(lines)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -73,9 +73,13 @@ func TestExampleConvertWithReport(t *testing.T) {
 	if report.GetTensorsWritten() != want.TensorsWritten || report.GetScalesUsed() != want.ScalesUsed {
 		t.Errorf("%d tensors written, %d scales used", report.GetTensorsWritten(), report.GetScalesUsed())
 	}
+	tensors := map[string]int64{}
 	for _, rule := range report.GetRules() {
-		if count, named := want.Rules[rule.GetRule()]; named && count != rule.GetTensors() {
-			t.Errorf("rule %s: %d tensors, expected %d", rule.GetRule(), rule.GetTensors(), count)
+		tensors[rule.GetRule()] = rule.GetTensors()
+	}
+	for rule, count := range want.Rules {
+		if tensors[rule] != count {
+			t.Errorf("rule %s: %d tensors, expected %d", rule, tensors[rule], count)
 		}
 	}
 	// What was written is what the case expects.
