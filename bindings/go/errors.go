@@ -33,8 +33,20 @@ const (
 	Unauthenticated    Code = 16
 )
 
+// The names are kept here: an error about a library of another ABI is printed without asking that library.
+var codeNames = [...]string{
+	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+	"PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
+	"INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+}
+
 // String is the code's name, "INVALID_ARGUMENT".
-func (c Code) String() string { return raw.CodeName(int32(c)) }
+func (c Code) String() string {
+	if c >= 0 && int(c) < len(codeNames) {
+		return codeNames[c]
+	}
+	return raw.CodeName(int32(c))
+}
 
 // Error makes a Code an error to compare with.
 func (c Code) Error() string { return c.String() }

@@ -24,6 +24,7 @@ cp "$work/c_api/libinvar.so.0" "$prefix/lib/"
 ln -s libinvar.so.0 "$prefix/lib/libinvar.so"
 sed 's/@VERSION@/0.1.0/' "$work/c_api/invar.pc.in" >"$prefix/lib/pkgconfig/invar.pc"
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib INVAR_TEST_ROOT=$work
+export INVAR_TEST_OTHER_ABI=$work/bindings/testdata/libother_abi.so
 export GOPROXY=off GOTOOLCHAIN=local GOFLAGS=-mod=readonly CGO_ENABLED=1 TMPDIR=$TEST_TMPDIR
 # Go's standard library takes most of a cold build: its objects outlive the test.
 export GOCACHE=${HOME:?}/.cache/invar/go

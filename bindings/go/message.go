@@ -9,7 +9,11 @@ import (
 // The library's own view of configs and reports: JSON with comments, defaults, ranges, and errors that offer the nearest
 // name. The generated messages of package invarv1 need none of it; protojson works on them too.
 
+// typeOf is the message's full name; "" for nil, which the library refuses by its own words.
 func typeOf(message proto.Message) string {
+	if message == nil {
+		return ""
+	}
 	return string(message.ProtoReflect().Descriptor().FullName())
 }
 
@@ -46,6 +50,9 @@ func (r *Runtime) FillDefaults(message proto.Message) error {
 }
 
 func (r *Runtime) into(message proto.Message, call func(word *uintptr) uintptr) error {
+	if message == nil || !message.ProtoReflect().IsValid() {
+		return invalid("argument.null", "the message to fill is nil")
+	}
 	end, err := begin(r.self())
 	if err != nil {
 		return err

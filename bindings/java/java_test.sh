@@ -24,7 +24,7 @@ reports=$TEST_TMPDIR/reports
 status=0
 java -XX:-UsePerfData -Xmx256m -Dfile.encoding=UTF-8 -Djava.io.tmpdir="$TEST_TMPDIR" \
   -Dinvar.library.path="$PWD/bindings/java/native" \
-  -Dinvar.jar="$PWD/bindings/java/invar.jar" -Dinvar.other="$PWD/bindings/java/libother_abi.so" -Dinvar.cases="$TEST_TMPDIR/cases" "${java_options[@]}" \
+  -Dinvar.jar="$PWD/bindings/java/invar.jar" -Dinvar.other="$PWD/bindings/testdata/libother_abi.so" -Dinvar.cases="$TEST_TMPDIR/cases" "${java_options[@]}" \
   -cp "$classpath" org.junit.platform.console.ConsoleLauncher --disable-banner --disable-ansi-colors \
   --details tree --reports-dir "$reports" "${select[@]}" >"$log" 2>&1 || status=$?
 cat "$log"

@@ -50,7 +50,7 @@ import java.util.Objects;
  * <p>Any thread may use a runtime at any time; work of one runtime takes turns in its thread pool. What was made from it
  * stays valid after it is closed. A gate that fails (verify, diff, calibrate) is no exception: the report says so.
  *
- * <p>In every call of this package a cancel token and a listener may be null, a config may not.
+ * <p>In every call of this package a cancel token and a listener may be null, a config may not, unless its method says so.
  */
 public final class InvarRuntime implements AutoCloseable {
   private final Handle<Runtime> handle;
@@ -521,6 +521,7 @@ public final class InvarRuntime implements AutoCloseable {
    * @return the tensor
    */
   public Tensor createTensor(DType dtype, long... shape) {
+    Objects.requireNonNull(shape, "shape");
     return new Tensor(handle.call(raw -> new dev.invar.raw.Tensor(raw, dtype.getNumber(), shape)));
   }
 
@@ -535,6 +536,7 @@ public final class InvarRuntime implements AutoCloseable {
    */
   public Tensor viewTensor(DType dtype, ByteBuffer memory, long... shape) {
     Buffers.requireWritable("memory", memory);
+    Objects.requireNonNull(shape, "shape");
     ByteBuffer slice = memory.slice();
     return new Tensor(
         handle.call(raw -> dev.invar.raw.Tensor.view(raw, dtype.getNumber(), shape, slice, slice)));
@@ -568,6 +570,7 @@ public final class InvarRuntime implements AutoCloseable {
    * @return the accumulator, at zero
    */
   public Accumulator createAccumulator(long... elements) {
+    Objects.requireNonNull(elements, "elements");
     return new Accumulator(handle.call(raw -> new dev.invar.raw.Accumulator(raw, elements)));
   }
 
