@@ -1,9 +1,10 @@
-// Checkpoints: inspect, convert, verify, diff, calibrate, export; and benchmarks.
+// Checkpoints: inspect, convert, verify, diff, calibrate, export, merge; and benchmarks.
 #include "c_api/internal/work.h"
 #include "core/calibrate/calibrate.h"
 #include "core/checkpoint/convert.h"
 #include "core/checkpoint/diff.h"
 #include "core/checkpoint/inspect.h"
+#include "core/checkpoint/merge.h"
 #include "core/checkpoint/verify.h"
 #include "core/train/bench/bench.h"
 #include "core/train/export.h"
@@ -144,6 +145,19 @@ invar_status* invar_checkpoint_export(invar_runtime* runtime, const void* config
                                                   .progress = [&](int64_t done, int64_t total) {
                                                     adapter.work("export", "", "elements", done, total);
                                                   }});
+      });
+}
+
+invar_status* invar_checkpoint_merge(invar_runtime* runtime, const void* config, size_t config_size,
+                                     invar_cancel* cancel, const invar_progress_callback* progress,
+                                     invar_bytes** report) noexcept {
+  return on_runtime<v1::MergeConfig>(
+      __func__, runtime, config, config_size, cancel, progress, report,
+      [](RuntimeState& state, const v1::MergeConfig& checked, Progress& adapter) -> Result<v1::MergeReport> {
+        const auto pool = state.pool_for(checked.threads());
+        return invar::merge(checked, {state.files(), *pool, adapter.flag(), [&adapter](int64_t done, int64_t total) {
+                                        adapter.work("merge", "", "elements", done, total);
+                                      }});
       });
 }
 

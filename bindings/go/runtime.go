@@ -137,6 +137,11 @@ func (r *Runtime) Export(ctx context.Context, config *invarv1.ExportConfig, opti
 	return onRuntime(ctx, r, config, new(invarv1.ExportReport), options, raw.Runtime.ExportCheckpoint)
 }
 
+// Merge folds a LoRA adapter into its base.
+func (r *Runtime) Merge(ctx context.Context, config *invarv1.MergeConfig, options ...Option) (*invarv1.MergeReport, error) {
+	return onRuntime(ctx, r, config, new(invarv1.MergeReport), options, raw.Runtime.Merge)
+}
+
 // Bench measures this machine.
 func (r *Runtime) Bench(ctx context.Context, config *invarv1.BenchConfig, options ...Option) (*invarv1.BenchReport, error) {
 	return onRuntime(ctx, r, config, new(invarv1.BenchReport), options, raw.Runtime.Bench)

@@ -182,6 +182,7 @@ typedef struct {
   CONFIG_TO_REPORT(diff, invar_checkpoint_diff)
   CONFIG_TO_REPORT(calibrate, invar_checkpoint_calibrate)
   CONFIG_TO_REPORT(exportCheckpoint, invar_checkpoint_export)
+  CONFIG_TO_REPORT(merge, invar_checkpoint_merge)
   CONFIG_TO_REPORT(bench, invar_bench_run)
   CONFIG_TO_REPORT(trainTokenizer, invar_tokenizer_train)
   CONFIG_TO_REPORT(previewData, invar_data_preview)

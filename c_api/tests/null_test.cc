@@ -111,7 +111,7 @@ TEST(NullArguments, Checkpoints) {
   invar_bytes* bytes;
   for (const auto& work :
        {invar_checkpoint_inspect, invar_checkpoint_convert, invar_checkpoint_verify, invar_checkpoint_diff,
-        invar_checkpoint_calibrate, invar_checkpoint_export, invar_bench_run}) {
+        invar_checkpoint_calibrate, invar_checkpoint_export, invar_checkpoint_merge, invar_bench_run}) {
     EXPECT_INVALID_OUT(bytes, work(nullptr, "", 0, nullptr, nullptr, &bytes));
     EXPECT_INVALID_OUT(bytes, work(runtime, nullptr, 5, nullptr, nullptr, &bytes));
     EXPECT_INVALID(work(runtime, "", 0, nullptr, nullptr, nullptr));

@@ -58,6 +58,33 @@ ModelTensor tensor_in_memory(std::string name, std::vector<int64_t> shape, DType
   return tensor;
 }
 
+namespace {
+
+struct ChunkBuffers {
+  std::vector<float> values;
+  std::vector<std::byte> bytes;
+};
+
+// A run of a tensor as it is stored; in one of the buffers.
+Result<std::span<const std::byte>> stored_bytes(const ModelTensor& tensor, int64_t first, int64_t count,
+                                                ChunkBuffers* buffers) {
+  buffers->bytes.resize(static_cast<size_t>(bytes_of(tensor.dtype, count)));
+  if (tensor.read_stored) {
+    INVAR_TRY(tensor.read_stored(bytes_of(tensor.dtype, first), buffers->bytes));
+    return std::span<const std::byte>(buffers->bytes);
+  }
+  buffers->values.resize(static_cast<size_t>(count));
+  INVAR_TRY(tensor.read(first, count, buffers->values.data()));
+  if (tensor.dtype == DType::kF32) return std::as_bytes(std::span(buffers->values));
+  if (!convert_from_f32(tensor.dtype, buffers->values.data(), buffers->bytes.data(), count)) {
+    return Error(Code::kInvalidArgument, "tensor.bad_dtype",
+                 cat("tensor ", in_quotes(tensor.name), ": numbers cannot be stored as ", name_of(tensor.dtype)));
+  }
+  return std::span<const std::byte>(buffers->bytes);
+}
+
+}  // namespace
+
 Result<ShardPlan> write_model_files(FileSystem& files, const std::string& folder, const ModelFolder& model,
                                     const ModelWriteOptions& options) {
   std::vector<TensorSpec> specs;
@@ -78,30 +105,13 @@ Result<ShardPlan> write_model_files(FileSystem& files, const std::string& folder
       chunks.push_back({&tensor, first, std::min(kChunk, count - first)});
     }
   }
-  struct Buffers {
-    std::vector<float> values;
-    std::vector<std::byte> bytes;
-  };
-  std::vector<Buffers> buffers(static_cast<size_t>(workers_of(options.pool)));
+  std::vector<ChunkBuffers> buffers(static_cast<size_t>(workers_of(options.pool)));
   INVAR_TRY(run_chunks(
       options.pool, options.cancel, static_cast<int64_t>(chunks.size()), [&](int64_t item, int worker) -> Status {
         const Chunk& chunk = chunks[static_cast<size_t>(item)];
-        Buffers& buffer = buffers[static_cast<size_t>(worker)];
-        const DType dtype = chunk.tensor->dtype;
-        buffer.values.resize(kChunk);
-        INVAR_TRY(chunk.tensor->read(chunk.first, chunk.count, buffer.values.data()));
-        std::span<const std::byte> bytes =
-            std::as_bytes(std::span(buffer.values).first(static_cast<size_t>(chunk.count)));
-        if (dtype != DType::kF32) {
-          buffer.bytes.resize(static_cast<size_t>(bytes_of(dtype, chunk.count)));
-          if (!convert_from_f32(dtype, buffer.values.data(), buffer.bytes.data(), chunk.count)) {
-            return Error(
-                Code::kInvalidArgument, "tensor.bad_dtype",
-                cat("tensor ", in_quotes(chunk.tensor->name), ": numbers cannot be stored as ", name_of(dtype)));
-          }
-          bytes = buffer.bytes;
-        }
-        INVAR_TRY(writer.write(chunk.tensor->name, bytes_of(dtype, chunk.first), bytes));
+        INVAR_ASSIGN(const std::span<const std::byte> bytes,
+                     stored_bytes(*chunk.tensor, chunk.first, chunk.count, &buffers[static_cast<size_t>(worker)]));
+        INVAR_TRY(writer.write(chunk.tensor->name, bytes_of(chunk.tensor->dtype, chunk.first), bytes));
         if (options.on_written) options.on_written(chunk.count);
         return {};
       }));

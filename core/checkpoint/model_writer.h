@@ -53,12 +53,16 @@ class ModelWriter {
 // Elements [first, first + count) of a tensor as FP32. May be called from several threads at once.
 using ReadFloats = std::function<Status(int64_t first, int64_t count, float* out)>;
 
+// Bytes of a tensor from `offset` on, as they are to be stored. May be called from several threads at once.
+using ReadStored = std::function<Status(int64_t offset, std::span<std::byte> out)>;
+
 // A tensor of a model as its owner holds it.
 struct ModelTensor {
   std::string name;
   std::vector<int64_t> shape;
   ReadFloats read;
-  DType dtype = DType::kBF16;  // as it is stored; F32 values are rounded to nearest even
+  DType dtype = DType::kBF16;   // as it is stored; F32 values are rounded to nearest even
+  ReadStored read_stored = {};  // instead of `read`, for tensors whose bytes stay as they are
 };
 
 // A tensor that lies in memory as F32, BF16, F16 or F64; `data` must stay valid while it is written.

@@ -61,6 +61,14 @@ void collect(const std::string& path, std::vector<std::string>& inputs) {
   if (text.ok()) inputs.push_back(std::move(text).value());
 }
 
+// True for bytes that begin with a length of what follows, as safetensors files do.
+bool begins_with_length(const std::string& bytes) {
+  uint64_t length = 0;
+  if (bytes.size() < 8) return false;
+  for (size_t i = 0; i < 8; ++i) length |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
+  return length <= bytes.size() - 8;
+}
+
 // One to four edits: flip, overwrite, cut, repeat, insert a token, splice with another input, patch the length.
 std::string mutate(std::string bytes, const std::vector<std::string>& inputs, invar::Rng& rng) {
   static const char* const kTokens[] = {"\"",
@@ -94,6 +102,7 @@ std::string mutate(std::string bytes, const std::vector<std::string>& inputs, in
                                         "\xff",
                                         "\xff\xff\xff\xff\xff\xff\xff\x7f",
                                         "[[[[[[[[[["};
+  const bool has_length = begins_with_length(bytes);
   const uint64_t edits = 1 + rng.next_below(4);
   for (uint64_t edit = 0; edit < edits; ++edit) {
     const size_t at = bytes.empty() ? 0 : rng.next_below(bytes.size());
@@ -117,7 +126,7 @@ std::string mutate(std::string bytes, const std::vector<std::string>& inputs, in
     }
   }
   // Half of the time the length matches again, so that edits reach the layers behind it.
-  if (bytes.size() >= 8 && rng.next_below(2) == 0) {
+  if (has_length && bytes.size() >= 8 && rng.next_below(2) == 0) {
     const size_t end = bytes.rfind('}');
     if (end != std::string::npos && end >= 8) {
       for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(uint64_t{end - 7} >> (8 * i) & 0xff);

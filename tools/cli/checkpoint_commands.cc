@@ -1,4 +1,4 @@
-// info, inspect, convert, verify, diff, calibrate, export.
+// info, inspect, convert, verify, diff, calibrate, export, merge.
 #include <cmath>
 #include <cstdio>
 
@@ -205,6 +205,20 @@ void print_export(const json& report) {
   print_warnings(report);
 }
 
+void print_merge(const json& report) {
+  for (const auto& tensor : array_of(report, "tensors")) {
+    std::printf("%-60s %s", text(tensor, "name").c_str(), text(tensor, "rule").c_str());
+    if (tensor.contains("rank")) {
+      std::printf(", rank %lld, scaling %.4g", integer(tensor, "rank"), number(tensor, "scaling"));
+    }
+    std::printf("\n");
+  }
+  std::printf("%s + %s -> %s: %zu of %lld tensors changed, %s\n", text(report, "base").c_str(),
+              text(report, "adapter").c_str(), text(report, "destination").c_str(), array_of(report, "tensors").size(),
+              integer(report, "tensors_written"), bytes_text(number(report, "bytes_written")).c_str());
+  print_warnings(report);
+}
+
 // A field of the report as JSON, without printing it.
 bool is_true(const Message& report, const char* key) { return json::parse(report.json(false)).value(key, true); }
 
@@ -327,6 +341,18 @@ void add_checkpoint_commands(CLI::App& app, Context& context, std::vector<std::u
   exported.flag("--bf16-copy", "bf16_copy", "true", "a BF16 folder beside an FP8 one");
   exported.run([&context](const Message& config) {
     show(context, run_work(context, invar_checkpoint_export, config, "ExportReport"), print_export);
+    return kDone;
+  });
+
+  auto& merge = add("merge", "fold a LoRA adapter (PEFT) into its base", "merge",
+                    "  invar merge base adapter merged\n  invar merge base adapter half --weight 0.5\n");
+  merge.value("BASE", "base", "the model the adapter was trained on; low-bit weights become BF16");
+  merge.value("ADAPTER", "adapter", "folder with adapter_config.json");
+  merge.value("DST", "destination", "new folder");
+  merge.value("--weight", "weight", "multiplies the adapter's change (1)");
+  merge.value("--threads", "threads", "0: all processors");
+  merge.run([&context](const Message& config) {
+    show(context, run_work(context, invar_checkpoint_merge, config, "MergeReport"), print_merge);
     return kDone;
   });
 }

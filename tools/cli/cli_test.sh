@@ -4,7 +4,7 @@ set -uo pipefail
 invar=$PWD/$1 cases=$TEST_TMPDIR/cases
 # Copies: the sandbox has links, which a checkpoint folder may not leave.
 mkdir "$cases"
-for name in autofp8-static-llama bad-truncated-data bad-header-not-json; do cp -rL "$2/$name" "$cases"; done
+for name in autofp8-static-llama bad-truncated-data bad-header-not-json peft-lora-llama; do cp -rL "$2/$name" "$cases"; done
 cd "$TEST_TMPDIR"
 failed=0
 
@@ -43,7 +43,7 @@ expect 0 '' -- --help; says 'Exit codes:'
 expect 0 '' -- --version; says '0.1.0'
 expect 0 '' -- info; says 'device cpu:'; silent
 expect 0 '' -- info --json; says '"abi"'
-for command in info inspect convert verify diff calibrate export train eval generate; do
+for command in info inspect convert verify diff calibrate export merge train eval generate; do
   expect 0 '' -- $command --help; says 'Examples:'; says '--json'; says '--quiet'
 done
 for command in 'config init' 'config validate' 'config explain' 'bench train' 'bench parity' 'bench convert' 'bench gemm' \
@@ -118,6 +118,14 @@ expect 0 '' -- diff "$fp8" bf16 --tolerance 0.01; says 'identical'
 expect 1 '' -- diff "$fp8" bf16; says 'DIFFERENT'
 expect 1 '' -- diff bf16 damaged; says '1 of '; says 'first at ['; says 'DIFFERENT, first in '
 expect 1 '' -- diff bf16 damaged --json; says '"first_different"'; says '"first_at"'
+peft=$cases/peft-lora-llama/input
+expect 0 '' -- merge "$peft/base" "$peft/adapter" merged; says 'q_proj.weight'; says 'rank 8, scaling 2'; says '2 of 11 tensors changed'
+expect 1 '' -- diff "$peft/base" merged; says '11 tensors in both, 9 equal'
+expect 4 'output folder is not empty' -- merge "$peft/base" "$peft/adapter" merged
+expect 0 '' -- merge "$peft/base" "$peft/adapter" unchanged --weight 0
+expect 0 '' -- diff "$peft/base" unchanged
+expect 4 'adapter_config.json: is missing' -- merge "$peft/base" "$peft/base" x
+[ ! -e x ] || { echo 'a failed merge left its output'; failed=1; }
 # Other shapes, dtypes and names are told apart from other values.
 safetensors a/model.safetensors '{"kept":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"old":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]},"packed":{"dtype":"F4","shape":[2],"data_offsets":[10,11]},"table":{"dtype":"F32","shape":[2,3],"data_offsets":[11,35]}}' 35
 safetensors b/model.safetensors '{"kept":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"new":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]},"packed":{"dtype":"F32","shape":[2],"data_offsets":[10,18]},"table":{"dtype":"F32","shape":[3,2],"data_offsets":[18,42]}}' 42

@@ -418,6 +418,11 @@ INVAR_API INVAR_MUST_USE invar_status* invar_checkpoint_export(invar_runtime* ru
                                                                size_t config_size, invar_cancel* cancel,
                                                                const invar_progress_callback* progress,
                                                                invar_bytes** report) INVAR_NOEXCEPT;
+/* MergeConfig to MergeReport: a LoRA adapter folded into its base; reasons "adapter.*" beside the others. */
+INVAR_API INVAR_MUST_USE invar_status* invar_checkpoint_merge(invar_runtime* runtime, const void* config,
+                                                              size_t config_size, invar_cancel* cancel,
+                                                              const invar_progress_callback* progress,
+                                                              invar_bytes** report) INVAR_NOEXCEPT;
 /* BenchConfig to BenchReport: measures this machine. */
 INVAR_API INVAR_MUST_USE invar_status* invar_bench_run(invar_runtime* runtime, const void* config, size_t config_size,
                                                        invar_cancel* cancel, const invar_progress_callback* progress,

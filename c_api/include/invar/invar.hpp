@@ -125,6 +125,10 @@ class Runtime : public Handle<invar_runtime> {
                                 const Cancel* cancel = nullptr) const {
     return work(invar_checkpoint_export, config, progress, cancel);
   }
+  std::string merge(std::string_view config, const ProgressFunction& progress = {},
+                    const Cancel* cancel = nullptr) const {
+    return work(invar_checkpoint_merge, config, progress, cancel);
+  }
   std::string bench(std::string_view config, const ProgressFunction& progress = {},
                     const Cancel* cancel = nullptr) const {
     return work(invar_bench_run, config, progress, cancel);

@@ -64,144 +64,146 @@ typedef _goslice_ swig_type_32;
 typedef _goslice_ swig_type_33;
 typedef _goslice_ swig_type_34;
 typedef _goslice_ swig_type_35;
-typedef long long swig_type_36;
+typedef _goslice_ swig_type_36;
 typedef long long swig_type_37;
-typedef _gostring_ swig_type_38;
-typedef long long swig_type_39;
+typedef long long swig_type_38;
+typedef _gostring_ swig_type_39;
 typedef long long swig_type_40;
 typedef long long swig_type_41;
 typedef long long swig_type_42;
-typedef _goslice_ swig_type_43;
+typedef long long swig_type_43;
 typedef _goslice_ swig_type_44;
 typedef _goslice_ swig_type_45;
 typedef _goslice_ swig_type_46;
 typedef _goslice_ swig_type_47;
-typedef long long swig_type_48;
+typedef _goslice_ swig_type_48;
 typedef long long swig_type_49;
 typedef long long swig_type_50;
-typedef _goslice_ swig_type_51;
+typedef long long swig_type_51;
 typedef _goslice_ swig_type_52;
 typedef _goslice_ swig_type_53;
 typedef _goslice_ swig_type_54;
 typedef _goslice_ swig_type_55;
-typedef _gostring_ swig_type_56;
+typedef _goslice_ swig_type_56;
 typedef _gostring_ swig_type_57;
-typedef _goslice_ swig_type_58;
+typedef _gostring_ swig_type_58;
 typedef _goslice_ swig_type_59;
 typedef _goslice_ swig_type_60;
 typedef _goslice_ swig_type_61;
 typedef _goslice_ swig_type_62;
-typedef long long swig_type_63;
+typedef _goslice_ swig_type_63;
 typedef long long swig_type_64;
-typedef _goslice_ swig_type_65;
-typedef long long swig_type_66;
-typedef _goslice_ swig_type_67;
-typedef long long swig_type_68;
+typedef long long swig_type_65;
+typedef _goslice_ swig_type_66;
+typedef long long swig_type_67;
+typedef _goslice_ swig_type_68;
 typedef long long swig_type_69;
-typedef _goslice_ swig_type_70;
-typedef long long swig_type_71;
+typedef long long swig_type_70;
+typedef _goslice_ swig_type_71;
 typedef long long swig_type_72;
 typedef long long swig_type_73;
-typedef _gostring_ swig_type_74;
+typedef long long swig_type_74;
 typedef _gostring_ swig_type_75;
-typedef _goslice_ swig_type_76;
+typedef _gostring_ swig_type_76;
 typedef _goslice_ swig_type_77;
-extern void _wrap_Swig_free_raw_2c103d72010e9284(uintptr_t arg1);
-extern uintptr_t _wrap_Swig_malloc_raw_2c103d72010e9284(swig_intgo arg1);
-extern int _wrap_versionNumber_raw_2c103d72010e9284(void);
-extern swig_type_1 _wrap_versionString_raw_2c103d72010e9284(void);
-extern int _wrap_abiVersion_raw_2c103d72010e9284(void);
-extern swig_type_2 _wrap_buildInfo_raw_2c103d72010e9284(void);
-extern _Bool _wrap_featureQuery_raw_2c103d72010e9284(swig_type_3 arg1);
-extern swig_type_4 _wrap_codeName_raw_2c103d72010e9284(int arg1);
-extern swig_type_5 _wrap_dtypeName_raw_2c103d72010e9284(int arg1);
-extern int _wrap_dtypeBits_raw_2c103d72010e9284(int arg1);
-extern void _wrap_delete_Status_raw_2c103d72010e9284(uintptr_t arg1);
-extern int _wrap_Status_code_raw_2c103d72010e9284(uintptr_t arg1);
-extern swig_type_6 _wrap_Status_message_raw_2c103d72010e9284(uintptr_t arg1);
-extern swig_type_7 _wrap_Status_reason_raw_2c103d72010e9284(uintptr_t arg1);
-extern int _wrap_Status_callbackValue_raw_2c103d72010e9284(uintptr_t arg1);
-extern uintptr_t _wrap_new_Runtime_raw_2c103d72010e9284(int arg1, uintptr_t arg2, int arg3, uintptr_t arg4, swig_type_8 arg5, swig_voidp arg6);
-extern void _wrap_delete_Runtime_raw_2c103d72010e9284(uintptr_t arg1);
-extern uintptr_t _wrap_Runtime_info_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2);
-extern uintptr_t _wrap_Runtime_messageFromJson_raw_2c103d72010e9284(uintptr_t arg1, swig_type_9 arg2, swig_type_10 arg3, swig_voidp arg4);
-extern uintptr_t _wrap_Runtime_messageFromText_raw_2c103d72010e9284(uintptr_t arg1, swig_type_11 arg2, swig_type_12 arg3, swig_voidp arg4);
-extern uintptr_t _wrap_Runtime_messageToJson_raw_2c103d72010e9284(uintptr_t arg1, swig_type_13 arg2, swig_type_14 arg3, _Bool arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Runtime_messageToText_raw_2c103d72010e9284(uintptr_t arg1, swig_type_15 arg2, swig_type_16 arg3, swig_voidp arg4);
-extern uintptr_t _wrap_Runtime_messageSet_raw_2c103d72010e9284(uintptr_t arg1, swig_type_17 arg2, swig_type_18 arg3, swig_type_19 arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Runtime_messageWithDefaults_raw_2c103d72010e9284(uintptr_t arg1, swig_type_20 arg2, swig_type_21 arg3, swig_voidp arg4);
-extern void _wrap_Runtime_messageCheck_raw_2c103d72010e9284(uintptr_t arg1, swig_type_22 arg2, swig_type_23 arg3, swig_voidp arg4);
-extern uintptr_t _wrap_Runtime_messageExplain_raw_2c103d72010e9284(uintptr_t arg1, swig_type_24 arg2, swig_voidp arg3);
-extern uintptr_t _wrap_Runtime_messageDescribe_raw_2c103d72010e9284(uintptr_t arg1, swig_type_25 arg2, swig_voidp arg3);
-extern uintptr_t _wrap_Runtime_inspect_raw_2c103d72010e9284(uintptr_t arg1, swig_type_26 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Runtime_convert_raw_2c103d72010e9284(uintptr_t arg1, swig_type_27 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Runtime_verify_raw_2c103d72010e9284(uintptr_t arg1, swig_type_28 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Runtime_diff_raw_2c103d72010e9284(uintptr_t arg1, swig_type_29 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Runtime_calibrate_raw_2c103d72010e9284(uintptr_t arg1, swig_type_30 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Runtime_exportCheckpoint_raw_2c103d72010e9284(uintptr_t arg1, swig_type_31 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Runtime_bench_raw_2c103d72010e9284(uintptr_t arg1, swig_type_32 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Runtime_trainTokenizer_raw_2c103d72010e9284(uintptr_t arg1, swig_type_33 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Runtime_previewData_raw_2c103d72010e9284(uintptr_t arg1, swig_type_34 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_new_Cancel_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2);
-extern void _wrap_delete_Cancel_raw_2c103d72010e9284(uintptr_t arg1);
-extern void _wrap_Cancel_request_raw_2c103d72010e9284(uintptr_t arg1);
-extern _Bool _wrap_Cancel_requested_raw_2c103d72010e9284(uintptr_t arg1);
-extern uintptr_t _wrap_new_Checkpoint_raw_2c103d72010e9284(uintptr_t arg1, swig_type_35 arg2, swig_voidp arg3);
-extern void _wrap_delete_Checkpoint_raw_2c103d72010e9284(uintptr_t arg1);
-extern swig_type_36 _wrap_Checkpoint_count_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2);
-extern swig_type_37 _wrap_Checkpoint_find_raw_2c103d72010e9284(uintptr_t arg1, swig_type_38 arg2, swig_voidp arg3);
-extern void _wrap_Checkpoint_describe_raw_2c103d72010e9284(uintptr_t arg1, swig_type_39 arg2, swig_voidp arg3, swig_voidp arg4);
-extern void _wrap_Checkpoint_readRows_raw_2c103d72010e9284(uintptr_t arg1, swig_type_40 arg2, swig_type_41 arg3, swig_type_42 arg4, int arg5, uintptr_t arg6, swig_type_43 arg7, swig_voidp arg8);
-extern uintptr_t _wrap_new_Model_raw_2c103d72010e9284(uintptr_t arg1, swig_type_44 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern void _wrap_delete_Model_raw_2c103d72010e9284(uintptr_t arg1);
-extern uintptr_t _wrap_Model_info_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2);
-extern uintptr_t _wrap_Model_evaluate_raw_2c103d72010e9284(uintptr_t arg1, swig_type_45 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Model_generate_raw_2c103d72010e9284(uintptr_t arg1, swig_type_46 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_new_Session_raw_2c103d72010e9284(uintptr_t arg1, swig_type_47 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern void _wrap_delete_Session_raw_2c103d72010e9284(uintptr_t arg1);
-extern uintptr_t _wrap_Session_run_raw_2c103d72010e9284(uintptr_t arg1, uintptr_t arg2, uintptr_t arg3, swig_voidp arg4);
-extern uintptr_t _wrap_Session_report_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2);
-extern uintptr_t _wrap_Session_info_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2);
-extern void _wrap_Session_begin_raw_2c103d72010e9284(uintptr_t arg1, swig_type_48 arg2, swig_voidp arg3);
-extern void _wrap_Session_forwardBackward_raw_2c103d72010e9284(uintptr_t arg1, swig_type_49 arg2, swig_type_50 arg3, swig_type_51 arg4, swig_type_52 arg5, swig_type_53 arg6, swig_voidp arg7, swig_voidp arg8);
-extern void _wrap_Session_step_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern void _wrap_Session_stepWithLr_raw_2c103d72010e9284(uintptr_t arg1, double arg2, swig_voidp arg3, swig_voidp arg4);
-extern uintptr_t _wrap_Session_evaluate_raw_2c103d72010e9284(uintptr_t arg1, swig_type_54 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_Session_generate_raw_2c103d72010e9284(uintptr_t arg1, swig_type_55 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern void _wrap_Session_save_raw_2c103d72010e9284(uintptr_t arg1, swig_type_56 arg2, swig_voidp arg3);
-extern void _wrap_Session_resume_raw_2c103d72010e9284(uintptr_t arg1, swig_type_57 arg2, swig_voidp arg3);
-extern uintptr_t _wrap_Session_exportModel_raw_2c103d72010e9284(uintptr_t arg1, swig_type_58 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
-extern uintptr_t _wrap_new_Tensor_raw_2c103d72010e9284(uintptr_t arg1, int arg2, swig_type_59 arg3, swig_voidp arg4);
-extern void _wrap_delete_Tensor_raw_2c103d72010e9284(uintptr_t arg1);
-extern uintptr_t _wrap_Tensor_view_raw_2c103d72010e9284(uintptr_t arg1, int arg2, swig_type_60 arg3, swig_type_61 arg4, uintptr_t arg5, swig_voidp arg6);
-extern void _wrap_Tensor_describe_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern uintptr_t _wrap_Tensor_data_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2);
-extern void _wrap_Tensor_read_raw_2c103d72010e9284(uintptr_t arg1, swig_type_62 arg2, swig_voidp arg3);
-extern uintptr_t _wrap_Tensor_cast_raw_2c103d72010e9284(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern uintptr_t _wrap_Tensor_quantize_raw_2c103d72010e9284(uintptr_t arg1, int arg2, int arg3, _Bool arg4, swig_type_63 arg5, swig_type_64 arg6, swig_voidp arg7);
-extern uintptr_t _wrap_Tensor_dequantize_raw_2c103d72010e9284(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern uintptr_t _wrap_Tensor_matmul_raw_2c103d72010e9284(uintptr_t arg1, _Bool arg2, uintptr_t arg3, _Bool arg4, int arg5, swig_voidp arg6);
-extern uintptr_t _wrap_Tensor_fromDlpack_raw_2c103d72010e9284(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
-extern uintptr_t _wrap_Tensor_toDlpack_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2);
-extern uintptr_t _wrap_new_Optimizer_raw_2c103d72010e9284(uintptr_t arg1, swig_type_65 arg2, swig_voidp arg3);
-extern void _wrap_delete_Optimizer_raw_2c103d72010e9284(uintptr_t arg1);
-extern swig_type_66 _wrap_Optimizer_add_raw_2c103d72010e9284(uintptr_t arg1, uintptr_t arg2, _Bool arg3, swig_voidp arg4);
-extern void _wrap_Optimizer_step_raw_2c103d72010e9284(uintptr_t arg1, swig_type_67 arg2, double arg3, double arg4, swig_voidp arg5, swig_voidp arg6);
-extern uintptr_t _wrap_Optimizer_state_raw_2c103d72010e9284(uintptr_t arg1, swig_type_68 arg2, int arg3, swig_voidp arg4);
-extern void _wrap_Optimizer_setStep_raw_2c103d72010e9284(uintptr_t arg1, swig_type_69 arg2, swig_voidp arg3);
-extern uintptr_t _wrap_new_Accumulator_raw_2c103d72010e9284(uintptr_t arg1, swig_type_70 arg2, swig_voidp arg3);
-extern void _wrap_delete_Accumulator_raw_2c103d72010e9284(uintptr_t arg1);
-extern void _wrap_Accumulator_add_raw_2c103d72010e9284(uintptr_t arg1, swig_type_71 arg2, uintptr_t arg3, swig_voidp arg4);
-extern void _wrap_Accumulator_addTokens_raw_2c103d72010e9284(uintptr_t arg1, swig_type_72 arg2, swig_voidp arg3);
-extern void _wrap_Accumulator_summary_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern uintptr_t _wrap_Accumulator_gradient_raw_2c103d72010e9284(uintptr_t arg1, swig_type_73 arg2, swig_voidp arg3);
-extern void _wrap_Accumulator_reset_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2);
-extern uintptr_t _wrap_new_Tokenizer_raw_2c103d72010e9284(uintptr_t arg1, swig_type_74 arg2, swig_voidp arg3);
-extern void _wrap_delete_Tokenizer_raw_2c103d72010e9284(uintptr_t arg1);
-extern uintptr_t _wrap_Tokenizer_info_raw_2c103d72010e9284(uintptr_t arg1, swig_voidp arg2);
-extern uintptr_t _wrap_Tokenizer_encode_raw_2c103d72010e9284(uintptr_t arg1, swig_type_75 arg2, int arg3, swig_voidp arg4);
-extern uintptr_t _wrap_Tokenizer_decode_raw_2c103d72010e9284(uintptr_t arg1, swig_type_76 arg2, int arg3, swig_voidp arg4);
-extern uintptr_t _wrap_Tokenizer_chat_raw_2c103d72010e9284(uintptr_t arg1, swig_type_77 arg2, swig_voidp arg3);
+typedef _goslice_ swig_type_78;
+extern void _wrap_Swig_free_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern uintptr_t _wrap_Swig_malloc_raw_0d5cd0dbd5ce3c98(swig_intgo arg1);
+extern int _wrap_versionNumber_raw_0d5cd0dbd5ce3c98(void);
+extern swig_type_1 _wrap_versionString_raw_0d5cd0dbd5ce3c98(void);
+extern int _wrap_abiVersion_raw_0d5cd0dbd5ce3c98(void);
+extern swig_type_2 _wrap_buildInfo_raw_0d5cd0dbd5ce3c98(void);
+extern _Bool _wrap_featureQuery_raw_0d5cd0dbd5ce3c98(swig_type_3 arg1);
+extern swig_type_4 _wrap_codeName_raw_0d5cd0dbd5ce3c98(int arg1);
+extern swig_type_5 _wrap_dtypeName_raw_0d5cd0dbd5ce3c98(int arg1);
+extern int _wrap_dtypeBits_raw_0d5cd0dbd5ce3c98(int arg1);
+extern void _wrap_delete_Status_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern int _wrap_Status_code_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern swig_type_6 _wrap_Status_message_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern swig_type_7 _wrap_Status_reason_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern int _wrap_Status_callbackValue_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern uintptr_t _wrap_new_Runtime_raw_0d5cd0dbd5ce3c98(int arg1, uintptr_t arg2, int arg3, uintptr_t arg4, swig_type_8 arg5, swig_voidp arg6);
+extern void _wrap_delete_Runtime_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern uintptr_t _wrap_Runtime_info_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2);
+extern uintptr_t _wrap_Runtime_messageFromJson_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_9 arg2, swig_type_10 arg3, swig_voidp arg4);
+extern uintptr_t _wrap_Runtime_messageFromText_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_11 arg2, swig_type_12 arg3, swig_voidp arg4);
+extern uintptr_t _wrap_Runtime_messageToJson_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_13 arg2, swig_type_14 arg3, _Bool arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_messageToText_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_15 arg2, swig_type_16 arg3, swig_voidp arg4);
+extern uintptr_t _wrap_Runtime_messageSet_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_17 arg2, swig_type_18 arg3, swig_type_19 arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_messageWithDefaults_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_20 arg2, swig_type_21 arg3, swig_voidp arg4);
+extern void _wrap_Runtime_messageCheck_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_22 arg2, swig_type_23 arg3, swig_voidp arg4);
+extern uintptr_t _wrap_Runtime_messageExplain_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_24 arg2, swig_voidp arg3);
+extern uintptr_t _wrap_Runtime_messageDescribe_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_25 arg2, swig_voidp arg3);
+extern uintptr_t _wrap_Runtime_inspect_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_26 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_convert_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_27 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_verify_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_28 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_diff_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_29 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_calibrate_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_30 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_exportCheckpoint_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_31 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_merge_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_32 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_bench_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_33 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_trainTokenizer_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_34 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Runtime_previewData_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_35 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_new_Cancel_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2);
+extern void _wrap_delete_Cancel_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern void _wrap_Cancel_request_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern _Bool _wrap_Cancel_requested_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern uintptr_t _wrap_new_Checkpoint_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_36 arg2, swig_voidp arg3);
+extern void _wrap_delete_Checkpoint_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern swig_type_37 _wrap_Checkpoint_count_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2);
+extern swig_type_38 _wrap_Checkpoint_find_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_39 arg2, swig_voidp arg3);
+extern void _wrap_Checkpoint_describe_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_40 arg2, swig_voidp arg3, swig_voidp arg4);
+extern void _wrap_Checkpoint_readRows_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_41 arg2, swig_type_42 arg3, swig_type_43 arg4, int arg5, uintptr_t arg6, swig_type_44 arg7, swig_voidp arg8);
+extern uintptr_t _wrap_new_Model_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_45 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern void _wrap_delete_Model_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern uintptr_t _wrap_Model_info_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2);
+extern uintptr_t _wrap_Model_evaluate_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_46 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Model_generate_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_47 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_new_Session_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_48 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern void _wrap_delete_Session_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern uintptr_t _wrap_Session_run_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, uintptr_t arg2, uintptr_t arg3, swig_voidp arg4);
+extern uintptr_t _wrap_Session_report_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2);
+extern uintptr_t _wrap_Session_info_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2);
+extern void _wrap_Session_begin_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_49 arg2, swig_voidp arg3);
+extern void _wrap_Session_forwardBackward_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_50 arg2, swig_type_51 arg3, swig_type_52 arg4, swig_type_53 arg5, swig_type_54 arg6, swig_voidp arg7, swig_voidp arg8);
+extern void _wrap_Session_step_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern void _wrap_Session_stepWithLr_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, double arg2, swig_voidp arg3, swig_voidp arg4);
+extern uintptr_t _wrap_Session_evaluate_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_55 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_Session_generate_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_56 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern void _wrap_Session_save_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_57 arg2, swig_voidp arg3);
+extern void _wrap_Session_resume_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_58 arg2, swig_voidp arg3);
+extern uintptr_t _wrap_Session_exportModel_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_59 arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern uintptr_t _wrap_new_Tensor_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, int arg2, swig_type_60 arg3, swig_voidp arg4);
+extern void _wrap_delete_Tensor_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern uintptr_t _wrap_Tensor_view_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, int arg2, swig_type_61 arg3, swig_type_62 arg4, uintptr_t arg5, swig_voidp arg6);
+extern void _wrap_Tensor_describe_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern uintptr_t _wrap_Tensor_data_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2);
+extern void _wrap_Tensor_read_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_63 arg2, swig_voidp arg3);
+extern uintptr_t _wrap_Tensor_cast_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern uintptr_t _wrap_Tensor_quantize_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, int arg2, int arg3, _Bool arg4, swig_type_64 arg5, swig_type_65 arg6, swig_voidp arg7);
+extern uintptr_t _wrap_Tensor_dequantize_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern uintptr_t _wrap_Tensor_matmul_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, _Bool arg2, uintptr_t arg3, _Bool arg4, int arg5, swig_voidp arg6);
+extern uintptr_t _wrap_Tensor_fromDlpack_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3);
+extern uintptr_t _wrap_Tensor_toDlpack_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2);
+extern uintptr_t _wrap_new_Optimizer_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_66 arg2, swig_voidp arg3);
+extern void _wrap_delete_Optimizer_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern swig_type_67 _wrap_Optimizer_add_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, uintptr_t arg2, _Bool arg3, swig_voidp arg4);
+extern void _wrap_Optimizer_step_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_68 arg2, double arg3, double arg4, swig_voidp arg5, swig_voidp arg6);
+extern uintptr_t _wrap_Optimizer_state_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_69 arg2, int arg3, swig_voidp arg4);
+extern void _wrap_Optimizer_setStep_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_70 arg2, swig_voidp arg3);
+extern uintptr_t _wrap_new_Accumulator_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_71 arg2, swig_voidp arg3);
+extern void _wrap_delete_Accumulator_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern void _wrap_Accumulator_add_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_72 arg2, uintptr_t arg3, swig_voidp arg4);
+extern void _wrap_Accumulator_addTokens_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_73 arg2, swig_voidp arg3);
+extern void _wrap_Accumulator_summary_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern uintptr_t _wrap_Accumulator_gradient_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_74 arg2, swig_voidp arg3);
+extern void _wrap_Accumulator_reset_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2);
+extern uintptr_t _wrap_new_Tokenizer_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_75 arg2, swig_voidp arg3);
+extern void _wrap_delete_Tokenizer_raw_0d5cd0dbd5ce3c98(uintptr_t arg1);
+extern uintptr_t _wrap_Tokenizer_info_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_voidp arg2);
+extern uintptr_t _wrap_Tokenizer_encode_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_76 arg2, int arg3, swig_voidp arg4);
+extern uintptr_t _wrap_Tokenizer_decode_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_77 arg2, int arg3, swig_voidp arg4);
+extern uintptr_t _wrap_Tokenizer_chat_raw_0d5cd0dbd5ce3c98(uintptr_t arg1, swig_type_78 arg2, swig_voidp arg3);
 #undef intgo
 */
 import "C"
@@ -241,25 +243,25 @@ func swigCopyString(s string) string {
 
 func Swig_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_Swig_free_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_Swig_free_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func Swig_malloc(arg1 int) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
-	swig_r = (uintptr)(C._wrap_Swig_malloc_raw_2c103d72010e9284(C.swig_intgo(_swig_i_0)))
+	swig_r = (uintptr)(C._wrap_Swig_malloc_raw_0d5cd0dbd5ce3c98(C.swig_intgo(_swig_i_0)))
 	return swig_r
 }
 
 func VersionNumber() (_swig_ret int32) {
 	var swig_r int32
-	swig_r = (int32)(C._wrap_versionNumber_raw_2c103d72010e9284())
+	swig_r = (int32)(C._wrap_versionNumber_raw_0d5cd0dbd5ce3c98())
 	return swig_r
 }
 
 func VersionString() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_versionString_raw_2c103d72010e9284()
+	swig_r_p := C._wrap_versionString_raw_0d5cd0dbd5ce3c98()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
 	swig_r_1 = swigCopyString(swig_r)
@@ -268,13 +270,13 @@ func VersionString() (_swig_ret string) {
 
 func AbiVersion() (_swig_ret int32) {
 	var swig_r int32
-	swig_r = (int32)(C._wrap_abiVersion_raw_2c103d72010e9284())
+	swig_r = (int32)(C._wrap_abiVersion_raw_0d5cd0dbd5ce3c98())
 	return swig_r
 }
 
 func BuildInfo() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_buildInfo_raw_2c103d72010e9284()
+	swig_r_p := C._wrap_buildInfo_raw_0d5cd0dbd5ce3c98()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
 	swig_r_1 = swigCopyString(swig_r)
@@ -284,7 +286,7 @@ func BuildInfo() (_swig_ret string) {
 func FeatureQuery(arg1 string) (_swig_ret bool) {
 	var swig_r bool
 	_swig_i_0 := arg1
-	swig_r = (bool)(C._wrap_featureQuery_raw_2c103d72010e9284(*(*C.swig_type_3)(unsafe.Pointer(&_swig_i_0))))
+	swig_r = (bool)(C._wrap_featureQuery_raw_0d5cd0dbd5ce3c98(*(*C.swig_type_3)(unsafe.Pointer(&_swig_i_0))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -294,7 +296,7 @@ func FeatureQuery(arg1 string) (_swig_ret bool) {
 func CodeName(arg1 int32) (_swig_ret string) {
 	var swig_r string
 	_swig_i_0 := arg1
-	swig_r_p := C._wrap_codeName_raw_2c103d72010e9284(C.int(_swig_i_0))
+	swig_r_p := C._wrap_codeName_raw_0d5cd0dbd5ce3c98(C.int(_swig_i_0))
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
 	swig_r_1 = swigCopyString(swig_r)
@@ -304,7 +306,7 @@ func CodeName(arg1 int32) (_swig_ret string) {
 func DtypeName(arg1 int32) (_swig_ret string) {
 	var swig_r string
 	_swig_i_0 := arg1
-	swig_r_p := C._wrap_dtypeName_raw_2c103d72010e9284(C.int(_swig_i_0))
+	swig_r_p := C._wrap_dtypeName_raw_0d5cd0dbd5ce3c98(C.int(_swig_i_0))
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
 	swig_r_1 = swigCopyString(swig_r)
@@ -314,7 +316,7 @@ func DtypeName(arg1 int32) (_swig_ret string) {
 func DtypeBits(arg1 int32) (_swig_ret int32) {
 	var swig_r int32
 	_swig_i_0 := arg1
-	swig_r = (int32)(C._wrap_dtypeBits_raw_2c103d72010e9284(C.int(_swig_i_0)))
+	swig_r = (int32)(C._wrap_dtypeBits_raw_0d5cd0dbd5ce3c98(C.int(_swig_i_0)))
 	return swig_r
 }
 
@@ -329,20 +331,20 @@ func (p SwigcptrStatus) SwigIsStatus() {
 
 func DeleteStatus(arg1 Status) {
 	_swig_i_0 := getSwigcptr(arg1)
-	C._wrap_delete_Status_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_delete_Status_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func (arg1 SwigcptrStatus) Code() (_swig_ret int32) {
 	var swig_r int32
 	_swig_i_0 := arg1
-	swig_r = (int32)(C._wrap_Status_code_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0)))
+	swig_r = (int32)(C._wrap_Status_code_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
 func (arg1 SwigcptrStatus) Message() (_swig_ret string) {
 	var swig_r string
 	_swig_i_0 := arg1
-	swig_r_p := C._wrap_Status_message_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	swig_r_p := C._wrap_Status_message_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
 	swig_r_1 = swigCopyString(swig_r)
@@ -352,7 +354,7 @@ func (arg1 SwigcptrStatus) Message() (_swig_ret string) {
 func (arg1 SwigcptrStatus) Reason() (_swig_ret string) {
 	var swig_r string
 	_swig_i_0 := arg1
-	swig_r_p := C._wrap_Status_reason_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	swig_r_p := C._wrap_Status_reason_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
 	swig_r_1 = swigCopyString(swig_r)
@@ -362,7 +364,7 @@ func (arg1 SwigcptrStatus) Reason() (_swig_ret string) {
 func (arg1 SwigcptrStatus) CallbackValue() (_swig_ret int32) {
 	var swig_r int32
 	_swig_i_0 := arg1
-	swig_r = (int32)(C._wrap_Status_callbackValue_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0)))
+	swig_r = (int32)(C._wrap_Status_callbackValue_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
@@ -392,7 +394,7 @@ func NewRuntime(arg1 int32, arg2 uintptr, arg3 int32, arg4 uintptr, arg5 string,
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (Runtime)(SwigcptrRuntime(C._wrap_new_Runtime_raw_2c103d72010e9284(C.int(_swig_i_0), C.uintptr_t(_swig_i_1), C.int(_swig_i_2), C.uintptr_t(_swig_i_3), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5))))
+	swig_r = (Runtime)(SwigcptrRuntime(C._wrap_new_Runtime_raw_0d5cd0dbd5ce3c98(C.int(_swig_i_0), C.uintptr_t(_swig_i_1), C.int(_swig_i_2), C.uintptr_t(_swig_i_3), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -401,14 +403,14 @@ func NewRuntime(arg1 int32, arg2 uintptr, arg3 int32, arg4 uintptr, arg5 string,
 
 func DeleteRuntime(arg1 Runtime) {
 	_swig_i_0 := getSwigcptr(arg1)
-	C._wrap_delete_Runtime_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_delete_Runtime_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func (arg1 SwigcptrRuntime) Info(arg2 *uintptr) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (uintptr)(C._wrap_Runtime_info_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (uintptr)(C._wrap_Runtime_info_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	return swig_r
 }
 
@@ -418,7 +420,7 @@ func (arg1 SwigcptrRuntime) MessageFromJson(arg2 string, arg3 string, arg4 *uint
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (uintptr)(C._wrap_Runtime_messageFromJson_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (uintptr)(C._wrap_Runtime_messageFromJson_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -434,7 +436,7 @@ func (arg1 SwigcptrRuntime) MessageFromText(arg2 string, arg3 string, arg4 *uint
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (uintptr)(C._wrap_Runtime_messageFromText_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (uintptr)(C._wrap_Runtime_messageFromText_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -451,7 +453,7 @@ func (arg1 SwigcptrRuntime) MessageToJson(arg2 string, arg3 []byte, arg4 bool, a
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_messageToJson_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_14)(unsafe.Pointer(&_swig_i_2)), C._Bool(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_messageToJson_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_14)(unsafe.Pointer(&_swig_i_2)), C._Bool(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -467,7 +469,7 @@ func (arg1 SwigcptrRuntime) MessageToText(arg2 string, arg3 []byte, arg4 *uintpt
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (uintptr)(C._wrap_Runtime_messageToText_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (uintptr)(C._wrap_Runtime_messageToText_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -484,7 +486,7 @@ func (arg1 SwigcptrRuntime) MessageSet(arg2 string, arg3 []byte, arg4 string, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_messageSet_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_19)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_messageSet_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_19)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -503,7 +505,7 @@ func (arg1 SwigcptrRuntime) MessageWithDefaults(arg2 string, arg3 []byte, arg4 *
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (uintptr)(C._wrap_Runtime_messageWithDefaults_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (uintptr)(C._wrap_Runtime_messageWithDefaults_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -518,7 +520,7 @@ func (arg1 SwigcptrRuntime) MessageCheck(arg2 string, arg3 []byte, arg4 *uintptr
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	C._wrap_Runtime_messageCheck_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_22)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_23)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3))
+	C._wrap_Runtime_messageCheck_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_22)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_23)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -532,7 +534,7 @@ func (arg1 SwigcptrRuntime) MessageExplain(arg2 string, arg3 *uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (uintptr)(C._wrap_Runtime_messageExplain_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (uintptr)(C._wrap_Runtime_messageExplain_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -544,7 +546,7 @@ func (arg1 SwigcptrRuntime) MessageDescribe(arg2 string, arg3 *uintptr) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (uintptr)(C._wrap_Runtime_messageDescribe_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (uintptr)(C._wrap_Runtime_messageDescribe_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -558,7 +560,7 @@ func (arg1 SwigcptrRuntime) Inspect(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_inspect_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_inspect_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -572,7 +574,7 @@ func (arg1 SwigcptrRuntime) Convert(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_convert_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_27)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_convert_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_27)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -586,7 +588,7 @@ func (arg1 SwigcptrRuntime) Verify(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_verify_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_verify_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -600,7 +602,7 @@ func (arg1 SwigcptrRuntime) Diff(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *u
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_diff_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_diff_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -614,7 +616,7 @@ func (arg1 SwigcptrRuntime) Calibrate(arg2 []byte, arg3 Cancel, arg4 uintptr, ar
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_calibrate_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_calibrate_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -628,7 +630,21 @@ func (arg1 SwigcptrRuntime) ExportCheckpoint(arg2 []byte, arg3 Cancel, arg4 uint
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_exportCheckpoint_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_exportCheckpoint_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
+	}
+	return swig_r
+}
+
+func (arg1 SwigcptrRuntime) Merge(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintptr) (_swig_ret uintptr) {
+	var swig_r uintptr
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := getSwigcptr(arg3)
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	swig_r = (uintptr)(C._wrap_Runtime_merge_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -642,7 +658,7 @@ func (arg1 SwigcptrRuntime) Bench(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_bench_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_bench_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -656,7 +672,7 @@ func (arg1 SwigcptrRuntime) TrainTokenizer(arg2 []byte, arg3 Cancel, arg4 uintpt
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_trainTokenizer_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_trainTokenizer_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -670,7 +686,7 @@ func (arg1 SwigcptrRuntime) PreviewData(arg2 []byte, arg3 Cancel, arg4 uintptr, 
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Runtime_previewData_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Runtime_previewData_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -696,6 +712,7 @@ type Runtime interface {
 	Diff(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintptr) (_swig_ret uintptr)
 	Calibrate(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintptr) (_swig_ret uintptr)
 	ExportCheckpoint(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintptr) (_swig_ret uintptr)
+	Merge(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintptr) (_swig_ret uintptr)
 	Bench(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintptr) (_swig_ret uintptr)
 	TrainTokenizer(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintptr) (_swig_ret uintptr)
 	PreviewData(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintptr) (_swig_ret uintptr)
@@ -714,24 +731,24 @@ func NewCancel(arg1 Runtime, arg2 *uintptr) (_swig_ret Cancel) {
 	var swig_r Cancel
 	_swig_i_0 := getSwigcptr(arg1)
 	_swig_i_1 := arg2
-	swig_r = (Cancel)(SwigcptrCancel(C._wrap_new_Cancel_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1))))
+	swig_r = (Cancel)(SwigcptrCancel(C._wrap_new_Cancel_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1))))
 	return swig_r
 }
 
 func DeleteCancel(arg1 Cancel) {
 	_swig_i_0 := getSwigcptr(arg1)
-	C._wrap_delete_Cancel_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_delete_Cancel_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func (arg1 SwigcptrCancel) Request() {
 	_swig_i_0 := arg1
-	C._wrap_Cancel_request_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_Cancel_request_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func (arg1 SwigcptrCancel) Requested() (_swig_ret bool) {
 	var swig_r bool
 	_swig_i_0 := arg1
-	swig_r = (bool)(C._wrap_Cancel_requested_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0)))
+	swig_r = (bool)(C._wrap_Cancel_requested_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
@@ -756,7 +773,7 @@ func NewCheckpoint(arg1 Runtime, arg2 []byte, arg3 *uintptr) (_swig_ret Checkpoi
 	_swig_i_0 := getSwigcptr(arg1)
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (Checkpoint)(SwigcptrCheckpoint(C._wrap_new_Checkpoint_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))))
+	swig_r = (Checkpoint)(SwigcptrCheckpoint(C._wrap_new_Checkpoint_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -765,14 +782,14 @@ func NewCheckpoint(arg1 Runtime, arg2 []byte, arg3 *uintptr) (_swig_ret Checkpoi
 
 func DeleteCheckpoint(arg1 Checkpoint) {
 	_swig_i_0 := getSwigcptr(arg1)
-	C._wrap_delete_Checkpoint_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_delete_Checkpoint_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func (arg1 SwigcptrCheckpoint) Count(arg2 *uintptr) (_swig_ret int64) {
 	var swig_r int64
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (int64)(C._wrap_Checkpoint_count_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (int64)(C._wrap_Checkpoint_count_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	return swig_r
 }
 
@@ -781,7 +798,7 @@ func (arg1 SwigcptrCheckpoint) Find(arg2 string, arg3 *uintptr) (_swig_ret int64
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (int64)(C._wrap_Checkpoint_find_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (int64)(C._wrap_Checkpoint_find_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -793,7 +810,7 @@ func (arg1 SwigcptrCheckpoint) Describe(arg2 int64, arg3 *CheckpointTensor, arg4
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	C._wrap_Checkpoint_describe_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_type_39(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3))
+	C._wrap_Checkpoint_describe_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_type_40(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3))
 }
 
 func (arg1 SwigcptrCheckpoint) ReadRows(arg2 int64, arg3 int64, arg4 int64, arg5 int32, arg6 Cancel, arg7 []byte, arg8 *uintptr) {
@@ -805,7 +822,7 @@ func (arg1 SwigcptrCheckpoint) ReadRows(arg2 int64, arg3 int64, arg4 int64, arg5
 	_swig_i_5 := getSwigcptr(arg6)
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	C._wrap_Checkpoint_readRows_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_type_40(_swig_i_1), C.swig_type_41(_swig_i_2), C.swig_type_42(_swig_i_3), C.int(_swig_i_4), C.uintptr_t(_swig_i_5), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7))
+	C._wrap_Checkpoint_readRows_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_type_41(_swig_i_1), C.swig_type_42(_swig_i_2), C.swig_type_43(_swig_i_3), C.int(_swig_i_4), C.uintptr_t(_swig_i_5), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg7
 	}
@@ -836,7 +853,7 @@ func NewModel(arg1 Runtime, arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintpt
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (Model)(SwigcptrModel(C._wrap_new_Model_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4))))
+	swig_r = (Model)(SwigcptrModel(C._wrap_new_Model_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -845,14 +862,14 @@ func NewModel(arg1 Runtime, arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintpt
 
 func DeleteModel(arg1 Model) {
 	_swig_i_0 := getSwigcptr(arg1)
-	C._wrap_delete_Model_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_delete_Model_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func (arg1 SwigcptrModel) Info(arg2 *uintptr) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (uintptr)(C._wrap_Model_info_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (uintptr)(C._wrap_Model_info_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	return swig_r
 }
 
@@ -863,7 +880,7 @@ func (arg1 SwigcptrModel) Evaluate(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Model_evaluate_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Model_evaluate_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -877,7 +894,7 @@ func (arg1 SwigcptrModel) Generate(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Model_generate_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Model_generate_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -908,7 +925,7 @@ func NewSession(arg1 Runtime, arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uint
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (Session)(SwigcptrSession(C._wrap_new_Session_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4))))
+	swig_r = (Session)(SwigcptrSession(C._wrap_new_Session_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -917,7 +934,7 @@ func NewSession(arg1 Runtime, arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uint
 
 func DeleteSession(arg1 Session) {
 	_swig_i_0 := getSwigcptr(arg1)
-	C._wrap_delete_Session_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_delete_Session_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func (arg1 SwigcptrSession) Run(arg2 Cancel, arg3 uintptr, arg4 *uintptr) (_swig_ret uintptr) {
@@ -926,7 +943,7 @@ func (arg1 SwigcptrSession) Run(arg2 Cancel, arg3 uintptr, arg4 *uintptr) (_swig
 	_swig_i_1 := getSwigcptr(arg2)
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (uintptr)(C._wrap_Session_run_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.uintptr_t(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (uintptr)(C._wrap_Session_run_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.uintptr_t(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	return swig_r
 }
 
@@ -934,7 +951,7 @@ func (arg1 SwigcptrSession) Report(arg2 *uintptr) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (uintptr)(C._wrap_Session_report_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (uintptr)(C._wrap_Session_report_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	return swig_r
 }
 
@@ -942,7 +959,7 @@ func (arg1 SwigcptrSession) Info(arg2 *uintptr) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (uintptr)(C._wrap_Session_info_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (uintptr)(C._wrap_Session_info_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	return swig_r
 }
 
@@ -950,7 +967,7 @@ func (arg1 SwigcptrSession) Begin(arg2 int64, arg3 *uintptr) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	C._wrap_Session_begin_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_type_48(_swig_i_1), C.swig_voidp(_swig_i_2))
+	C._wrap_Session_begin_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_type_49(_swig_i_1), C.swig_voidp(_swig_i_2))
 }
 
 func (arg1 SwigcptrSession) ForwardBackward(arg2 int64, arg3 int64, arg4 []int32, arg5 []int32, arg6 []byte, arg7 *Loss, arg8 *uintptr) {
@@ -962,7 +979,7 @@ func (arg1 SwigcptrSession) ForwardBackward(arg2 int64, arg3 int64, arg4 []int32
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	C._wrap_Session_forwardBackward_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_type_49(_swig_i_1), C.swig_type_50(_swig_i_2), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6), C.swig_voidp(_swig_i_7))
+	C._wrap_Session_forwardBackward_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_type_50(_swig_i_1), C.swig_type_51(_swig_i_2), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6), C.swig_voidp(_swig_i_7))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -978,7 +995,7 @@ func (arg1 SwigcptrSession) Step(arg2 *StepMetrics, arg3 *uintptr) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	C._wrap_Session_step_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2))
+	C._wrap_Session_step_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2))
 }
 
 func (arg1 SwigcptrSession) StepWithLr(arg2 float64, arg3 *StepMetrics, arg4 *uintptr) {
@@ -986,7 +1003,7 @@ func (arg1 SwigcptrSession) StepWithLr(arg2 float64, arg3 *StepMetrics, arg4 *ui
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	C._wrap_Session_stepWithLr_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.double(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3))
+	C._wrap_Session_stepWithLr_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.double(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3))
 }
 
 func (arg1 SwigcptrSession) Evaluate(arg2 []byte, arg3 Cancel, arg4 uintptr, arg5 *uintptr) (_swig_ret uintptr) {
@@ -996,7 +1013,7 @@ func (arg1 SwigcptrSession) Evaluate(arg2 []byte, arg3 Cancel, arg4 uintptr, arg
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Session_evaluate_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Session_evaluate_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1010,7 +1027,7 @@ func (arg1 SwigcptrSession) Generate(arg2 []byte, arg3 Cancel, arg4 uintptr, arg
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Session_generate_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Session_generate_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1021,7 +1038,7 @@ func (arg1 SwigcptrSession) Save(arg2 string, arg3 *uintptr) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	C._wrap_Session_save_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))
+	C._wrap_Session_save_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1031,7 +1048,7 @@ func (arg1 SwigcptrSession) Resume(arg2 string, arg3 *uintptr) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	C._wrap_Session_resume_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))
+	C._wrap_Session_resume_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1044,7 +1061,7 @@ func (arg1 SwigcptrSession) ExportModel(arg2 []byte, arg3 Cancel, arg4 uintptr, 
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (uintptr)(C._wrap_Session_exportModel_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (uintptr)(C._wrap_Session_exportModel_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1083,7 +1100,7 @@ func NewTensor(arg1 Runtime, arg2 int32, arg3 []int64, arg4 *uintptr) (_swig_ret
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (Tensor)(SwigcptrTensor(C._wrap_new_Tensor_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3))))
+	swig_r = (Tensor)(SwigcptrTensor(C._wrap_new_Tensor_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1092,7 +1109,7 @@ func NewTensor(arg1 Runtime, arg2 int32, arg3 []int64, arg4 *uintptr) (_swig_ret
 
 func DeleteTensor(arg1 Tensor) {
 	_swig_i_0 := getSwigcptr(arg1)
-	C._wrap_delete_Tensor_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_delete_Tensor_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func TensorView(arg1 Runtime, arg2 int32, arg3 []int64, arg4 []byte, arg5 uintptr, arg6 *uintptr) (_swig_ret Tensor) {
@@ -1103,7 +1120,7 @@ func TensorView(arg1 Runtime, arg2 int32, arg3 []int64, arg4 []byte, arg5 uintpt
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_view_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4), C.swig_voidp(_swig_i_5))))
+	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_view_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4), C.swig_voidp(_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1117,14 +1134,14 @@ func (arg1 SwigcptrTensor) Describe(arg2 *TensorInfo, arg3 *uintptr) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	C._wrap_Tensor_describe_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2))
+	C._wrap_Tensor_describe_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2))
 }
 
 func (arg1 SwigcptrTensor) Data(arg2 *uintptr) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (uintptr)(C._wrap_Tensor_data_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (uintptr)(C._wrap_Tensor_data_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	return swig_r
 }
 
@@ -1132,7 +1149,7 @@ func (arg1 SwigcptrTensor) Read(arg2 []byte, arg3 *uintptr) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	C._wrap_Tensor_read_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))
+	C._wrap_Tensor_read_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1143,7 +1160,7 @@ func (arg1 SwigcptrTensor) Cast(arg2 int32, arg3 *uintptr) (_swig_ret Tensor) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_cast_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2))))
+	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_cast_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2))))
 	return swig_r
 }
 
@@ -1156,7 +1173,7 @@ func (arg1 SwigcptrTensor) Quantize(arg2 int32, arg3 int32, arg4 bool, arg5 int6
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_quantize_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C._Bool(_swig_i_3), C.swig_type_63(_swig_i_4), C.swig_type_64(_swig_i_5), C.swig_voidp(_swig_i_6))))
+	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_quantize_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C._Bool(_swig_i_3), C.swig_type_64(_swig_i_4), C.swig_type_65(_swig_i_5), C.swig_voidp(_swig_i_6))))
 	return swig_r
 }
 
@@ -1165,7 +1182,7 @@ func (arg1 SwigcptrTensor) Dequantize(arg2 int32, arg3 *uintptr) (_swig_ret Tens
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_dequantize_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2))))
+	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_dequantize_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2))))
 	return swig_r
 }
 
@@ -1177,7 +1194,7 @@ func (arg1 SwigcptrTensor) Matmul(arg2 bool, arg3 Tensor, arg4 bool, arg5 int32,
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_matmul_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C._Bool(_swig_i_1), C.uintptr_t(_swig_i_2), C._Bool(_swig_i_3), C.int(_swig_i_4), C.swig_voidp(_swig_i_5))))
+	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_matmul_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C._Bool(_swig_i_1), C.uintptr_t(_swig_i_2), C._Bool(_swig_i_3), C.int(_swig_i_4), C.swig_voidp(_swig_i_5))))
 	return swig_r
 }
 
@@ -1186,7 +1203,7 @@ func TensorFromDlpack(arg1 Runtime, arg2 uintptr, arg3 *uintptr) (_swig_ret Tens
 	_swig_i_0 := getSwigcptr(arg1)
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_fromDlpack_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2))))
+	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Tensor_fromDlpack_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2))))
 	return swig_r
 }
 
@@ -1194,7 +1211,7 @@ func (arg1 SwigcptrTensor) ToDlpack(arg2 *uintptr) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (uintptr)(C._wrap_Tensor_toDlpack_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (uintptr)(C._wrap_Tensor_toDlpack_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	return swig_r
 }
 
@@ -1225,7 +1242,7 @@ func NewOptimizer(arg1 Runtime, arg2 []byte, arg3 *uintptr) (_swig_ret Optimizer
 	_swig_i_0 := getSwigcptr(arg1)
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (Optimizer)(SwigcptrOptimizer(C._wrap_new_Optimizer_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))))
+	swig_r = (Optimizer)(SwigcptrOptimizer(C._wrap_new_Optimizer_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1234,7 +1251,7 @@ func NewOptimizer(arg1 Runtime, arg2 []byte, arg3 *uintptr) (_swig_ret Optimizer
 
 func DeleteOptimizer(arg1 Optimizer) {
 	_swig_i_0 := getSwigcptr(arg1)
-	C._wrap_delete_Optimizer_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_delete_Optimizer_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func (arg1 SwigcptrOptimizer) Add(arg2 Tensor, arg3 bool, arg4 *uintptr) (_swig_ret int64) {
@@ -1243,7 +1260,7 @@ func (arg1 SwigcptrOptimizer) Add(arg2 Tensor, arg3 bool, arg4 *uintptr) (_swig_
 	_swig_i_1 := getSwigcptr(arg2)
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (int64)(C._wrap_Optimizer_add_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C._Bool(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (int64)(C._wrap_Optimizer_add_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C._Bool(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	return swig_r
 }
 
@@ -1254,7 +1271,7 @@ func (arg1 SwigcptrOptimizer) Step(arg2 []uintptr, arg3 float64, arg4 float64, a
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	C._wrap_Optimizer_step_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_1)), C.double(_swig_i_2), C.double(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5))
+	C._wrap_Optimizer_step_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_1)), C.double(_swig_i_2), C.double(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1266,7 +1283,7 @@ func (arg1 SwigcptrOptimizer) State(arg2 int64, arg3 int32, arg4 *uintptr) (_swi
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Optimizer_state_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_type_68(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3))))
+	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Optimizer_state_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_type_69(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3))))
 	return swig_r
 }
 
@@ -1274,7 +1291,7 @@ func (arg1 SwigcptrOptimizer) SetStep(arg2 int64, arg3 *uintptr) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	C._wrap_Optimizer_setStep_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_type_69(_swig_i_1), C.swig_voidp(_swig_i_2))
+	C._wrap_Optimizer_setStep_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_type_70(_swig_i_1), C.swig_voidp(_swig_i_2))
 }
 
 type Optimizer interface {
@@ -1300,7 +1317,7 @@ func NewAccumulator(arg1 Runtime, arg2 []int64, arg3 *uintptr) (_swig_ret Accumu
 	_swig_i_0 := getSwigcptr(arg1)
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (Accumulator)(SwigcptrAccumulator(C._wrap_new_Accumulator_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))))
+	swig_r = (Accumulator)(SwigcptrAccumulator(C._wrap_new_Accumulator_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1309,7 +1326,7 @@ func NewAccumulator(arg1 Runtime, arg2 []int64, arg3 *uintptr) (_swig_ret Accumu
 
 func DeleteAccumulator(arg1 Accumulator) {
 	_swig_i_0 := getSwigcptr(arg1)
-	C._wrap_delete_Accumulator_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_delete_Accumulator_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func (arg1 SwigcptrAccumulator) Add(arg2 int64, arg3 Tensor, arg4 *uintptr) {
@@ -1317,21 +1334,21 @@ func (arg1 SwigcptrAccumulator) Add(arg2 int64, arg3 Tensor, arg4 *uintptr) {
 	_swig_i_1 := arg2
 	_swig_i_2 := getSwigcptr(arg3)
 	_swig_i_3 := arg4
-	C._wrap_Accumulator_add_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_type_71(_swig_i_1), C.uintptr_t(_swig_i_2), C.swig_voidp(_swig_i_3))
+	C._wrap_Accumulator_add_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_type_72(_swig_i_1), C.uintptr_t(_swig_i_2), C.swig_voidp(_swig_i_3))
 }
 
 func (arg1 SwigcptrAccumulator) AddTokens(arg2 int64, arg3 *uintptr) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	C._wrap_Accumulator_addTokens_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_type_72(_swig_i_1), C.swig_voidp(_swig_i_2))
+	C._wrap_Accumulator_addTokens_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_type_73(_swig_i_1), C.swig_voidp(_swig_i_2))
 }
 
 func (arg1 SwigcptrAccumulator) Summary(arg2 *AccumulatorInfo, arg3 *uintptr) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	C._wrap_Accumulator_summary_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2))
+	C._wrap_Accumulator_summary_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2))
 }
 
 func (arg1 SwigcptrAccumulator) Gradient(arg2 int64, arg3 *uintptr) (_swig_ret Tensor) {
@@ -1339,14 +1356,14 @@ func (arg1 SwigcptrAccumulator) Gradient(arg2 int64, arg3 *uintptr) (_swig_ret T
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Accumulator_gradient_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_type_73(_swig_i_1), C.swig_voidp(_swig_i_2))))
+	swig_r = (Tensor)(SwigcptrTensor(C._wrap_Accumulator_gradient_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_type_74(_swig_i_1), C.swig_voidp(_swig_i_2))))
 	return swig_r
 }
 
 func (arg1 SwigcptrAccumulator) Reset(arg2 *uintptr) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	C._wrap_Accumulator_reset_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1))
+	C._wrap_Accumulator_reset_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1))
 }
 
 type Accumulator interface {
@@ -1373,7 +1390,7 @@ func NewTokenizer(arg1 Runtime, arg2 string, arg3 *uintptr) (_swig_ret Tokenizer
 	_swig_i_0 := getSwigcptr(arg1)
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (Tokenizer)(SwigcptrTokenizer(C._wrap_new_Tokenizer_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))))
+	swig_r = (Tokenizer)(SwigcptrTokenizer(C._wrap_new_Tokenizer_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1382,14 +1399,14 @@ func NewTokenizer(arg1 Runtime, arg2 string, arg3 *uintptr) (_swig_ret Tokenizer
 
 func DeleteTokenizer(arg1 Tokenizer) {
 	_swig_i_0 := getSwigcptr(arg1)
-	C._wrap_delete_Tokenizer_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0))
+	C._wrap_delete_Tokenizer_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0))
 }
 
 func (arg1 SwigcptrTokenizer) Info(arg2 *uintptr) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (uintptr)(C._wrap_Tokenizer_info_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (uintptr)(C._wrap_Tokenizer_info_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	return swig_r
 }
 
@@ -1399,7 +1416,7 @@ func (arg1 SwigcptrTokenizer) Encode(arg2 string, arg3 int32, arg4 *uintptr) (_s
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (uintptr)(C._wrap_Tokenizer_encode_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (uintptr)(C._wrap_Tokenizer_encode_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1412,7 +1429,7 @@ func (arg1 SwigcptrTokenizer) Decode(arg2 []int32, arg3 int32, arg4 *uintptr) (_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (uintptr)(C._wrap_Tokenizer_decode_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (uintptr)(C._wrap_Tokenizer_decode_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1424,7 +1441,7 @@ func (arg1 SwigcptrTokenizer) Chat(arg2 []byte, arg3 *uintptr) (_swig_ret uintpt
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (uintptr)(C._wrap_Tokenizer_chat_raw_2c103d72010e9284(C.uintptr_t(_swig_i_0), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (uintptr)(C._wrap_Tokenizer_chat_raw_0d5cd0dbd5ce3c98(C.uintptr_t(_swig_i_0), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}

@@ -431,6 +431,16 @@ extern "C" {
     ) -> *mut invar_status;
 }
 extern "C" {
+    pub fn invar_checkpoint_merge(
+        runtime: *mut invar_runtime,
+        config: *const core::ffi::c_void,
+        config_size: usize,
+        cancel: *mut invar_cancel,
+        progress: *const invar_progress_callback,
+        report: *mut *mut invar_bytes,
+    ) -> *mut invar_status;
+}
+extern "C" {
     pub fn invar_bench_run(
         runtime: *mut invar_runtime,
         config: *const core::ffi::c_void,

@@ -65,6 +65,11 @@ impl Runtime {
         self.work(sys::invar_checkpoint_export, config, controls)
     }
 
+    /// Folds a LoRA adapter into its base.
+    pub fn merge(&self, config: &v1::MergeConfig, controls: Controls<'_>) -> Result<v1::MergeReport> {
+        self.work(sys::invar_checkpoint_merge, config, controls)
+    }
+
     /// Measures this machine.
     pub fn bench(&self, config: &v1::BenchConfig, controls: Controls<'_>) -> Result<v1::BenchReport> {
         self.work(sys::invar_bench_run, config, controls)

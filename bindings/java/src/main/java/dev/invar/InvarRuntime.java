@@ -21,6 +21,8 @@ import dev.invar.v1.InfoReport;
 import dev.invar.v1.InspectConfig;
 import dev.invar.v1.InspectReport;
 import dev.invar.v1.LoadConfig;
+import dev.invar.v1.MergeConfig;
+import dev.invar.v1.MergeReport;
 import dev.invar.v1.OpenConfig;
 import dev.invar.v1.OptimizerConfig;
 import dev.invar.v1.PreviewConfig;
@@ -356,6 +358,28 @@ public final class InvarRuntime implements AutoCloseable {
    */
   public ExportReport export(ExportConfig config, CancelToken cancel, ProgressListener listener) {
     return work(config, cancel, listener, ExportReport.parser(), Runtime::exportCheckpoint);
+  }
+
+  /**
+   * Folds a LoRA adapter into its base.
+   *
+   * @param config base, adapter and the folder to write
+   * @return the report
+   */
+  public MergeReport merge(MergeConfig config) {
+    return merge(config, null, null);
+  }
+
+  /**
+   * Folds a LoRA adapter into its base.
+   *
+   * @param config base, adapter and the folder to write
+   * @param cancel ends it
+   * @param listener hears of it
+   * @return the report
+   */
+  public MergeReport merge(MergeConfig config, CancelToken cancel, ProgressListener listener) {
+    return work(config, cancel, listener, MergeReport.parser(), Runtime::merge);
   }
 
   /**
