@@ -3,6 +3,7 @@
 #   go_test.sh tests     the package: gofmt, vet, tests and examples
 #   go_test.sh lint      vet and staticcheck of everything
 #   go_test.sh service   the service, by an HTTP client
+#   go_test.sh readme    the README's commands and program, against the release and a clone
 #   go_test.sh race      everything under the race detector
 #   go_test.sh pointers  the tests with the complete checks of pointers that pass to C
 #   go_test.sh leaks     ten thousand calls of each kind
@@ -51,6 +52,31 @@ case "$1" in
     "$TEST_TMPDIR/staticcheck" $(go list ./... | grep -v /internal/raw$)
     ;;
   service) go test -count=1 ./examples/... ;;
+  readme)
+    # The README's own words; only where modules come from is this machine's: what was downloaded before.
+    awk '/^```go$/ {on = 1; next} /^```$/ {on = 0} on' README.md | diff - examples/hello/main.go
+    known=$(go env GOMODCACHE)/cache/download
+    export GOMODCACHE=$TEST_TMPDIR/modules GOPROXY="file://$known,off" GOSUMDB=off GOFLAGS=-modcacherw
+    awk '/^```sh$/ {on = 1; next} /^```$/ {on = 0} on' README.md >"$TEST_TMPDIR/commands"
+    unset PKG_CONFIG_PATH LD_LIBRARY_PATH
+    mkdir "$TEST_TMPDIR/hello"
+    cp examples/hello/main.go "$TEST_TMPDIR/hello"
+    cd "$TEST_TMPDIR/hello"
+    export RELEASE=$root/tools/dist/dist
+    written() { grep -q '^step 200 loss' "$1" && sed '1,/^step 200 /d' "$1" | grep -E 'sum|line|says'; }
+    (. "$TEST_TMPDIR/commands") | tee out | tail -n 5
+    written out
+    # The same with a replaced module.
+    rm -r go.mod go.sum run
+    (
+      export PKG_CONFIG_PATH=$PWD/invar-0.1.0/lib/pkgconfig LD_LIBRARY_PATH=$PWD/invar-0.1.0/lib
+      go mod init hello
+      go mod edit -replace "invar.dev/invar=$work/bindings/go"
+      go get invar.dev/invar@v0.1.0
+      go run . text.txt
+    ) >out
+    written out
+    ;;
   race) go test -count=1 -race ./... ;;
   pointers) GOEXPERIMENT=cgocheck2 go test -count=1 -vet=off . ;;
   leaks) INVAR_LEAKS=1 go test -count=1 -run 'Leak|Overhead' -v . ;;
@@ -65,5 +91,5 @@ case "$1" in
     done
     echo "the generated code is current"
     ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
