@@ -2,27 +2,68 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
-
-	"invar.dev/invar"
 )
 
-type client struct {
-	t    *testing.T
-	base string
+// The service as a client sees it: a process of its own, a real HTTP client.
+
+// TestMain is the service itself where a test has started it.
+func TestMain(m *testing.M) {
+	if arguments := os.Getenv("INVAR_SERVICE"); arguments != "" {
+		os.Args = append(os.Args[:1], strings.Fields(arguments)...)
+		main()
+		return
+	}
+	os.Exit(m.Run())
 }
 
-func (c client) do(method, path, body string, want int) string {
+type client struct {
+	t       *testing.T
+	root    string
+	base    string
+	process *exec.Cmd
+	log     *bufio.Scanner
+}
+
+func startService(t *testing.T, more ...string) *client {
+	t.Helper()
+	root := t.TempDir()
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), "INVAR_SERVICE="+
+		strings.Join(append(more, "-listen 127.0.0.1:0 -threads 1 -max-upload 20000 -root "+root), " "))
+	output, err := process.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = process.Process.Kill() })
+	c := &client{t: t, root: root, process: process, log: bufio.NewScanner(output)}
+	for c.log.Scan() {
+		if _, address, found := strings.Cut(c.log.Text(), "listening address="); found {
+			c.base = "http://" + address
+			return c
+		}
+	}
+	t.Fatalf("the service does not listen: %v", process.Wait())
+	return nil
+}
+
+func (c *client) do(method, path string, body io.Reader, want int) []byte {
 	c.t.Helper()
-	request, err := http.NewRequest(method, c.base+path, strings.NewReader(body))
+	request, err := http.NewRequest(method, c.base+path, body)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -35,107 +76,231 @@ func (c client) do(method, path, body string, want int) string {
 	if err != nil || response.StatusCode != want {
 		c.t.Fatalf("%s %s: %s, expected %d: %v %s", method, path, response.Status, want, err, content)
 	}
-	return string(content)
+	return content
 }
 
-// watch reads a job's events until `until` says so or the stream ends.
-func (c client) watch(id string, until func(event) bool) event {
+func (c *client) get(path string, want int) []byte {
 	c.t.Helper()
-	response, err := http.Get(c.base + "/jobs/" + id + "/events")
-	if err != nil {
-		c.t.Fatal(err)
+	return c.do("GET", path, nil, want)
+}
+
+func (c *client) post(path, body string, want int) []byte {
+	c.t.Helper()
+	return c.do("POST", path, strings.NewReader(body), want)
+}
+
+func parse[T any](c *client, content []byte) (value T) {
+	c.t.Helper()
+	if err := json.Unmarshal(content, &value); err != nil {
+		c.t.Fatalf("%v: %s", err, content)
 	}
-	defer response.Body.Close()
-	var last event
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		data, found := strings.CutPrefix(lines.Text(), "data: ")
-		if !found {
-			continue
-		}
-		if err := json.Unmarshal([]byte(data), &last); err != nil {
-			c.t.Fatal(err)
-		}
-		if until(last) {
-			break
-		}
-	}
-	return last
+	return value
 }
 
 const model = `"model.hidden_size=32", "model.num_hidden_layers=1", "model.num_attention_heads=2",
   "model.intermediate_size=64", "data.sequence_length=16", "micro_batch=2"`
 
-func TestTheWholeWayOfAJob(t *testing.T) {
-	runtime, err := invar.NewRuntime(invar.Options{Threads: 2})
+// job starts a job on uploaded JSON lines; its address.
+func (c *client) job(steps int) string {
+	c.t.Helper()
+	var lines strings.Builder
+	for i := range 150 {
+		fmt.Fprintf(&lines, "{\"text\": \"line %d says that the sum of %d and 1 is %d\"}\n", i, i, i+1)
+	}
+	c.post("/files/lines.jsonl", lines.String(), http.StatusCreated)
+	body := fmt.Sprintf(`{"file": "lines.jsonl", "set": ["steps=%d", %s]}`, steps, model)
+	return "/jobs/" + parse[status](c, c.post("/jobs", body, http.StatusAccepted)).ID
+}
+
+type seen struct {
+	id, kind string
+	status   status
+}
+
+// events reads until one is enough, or the stream ends.
+func (c *client) events(job, after string, enough func(seen) bool) (all []seen) {
+	c.t.Helper()
+	request, err := http.NewRequest("GET", c.base+job+"/events", nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if after != "" {
+		request.Header.Set("Last-Event-ID", after)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if kind := response.Header.Get("Content-Type"); kind != "text/event-stream" {
+		c.t.Errorf("Content-Type %s", kind)
+	}
+	var one seen
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch name {
+		case "id":
+			one.id = value
+		case "event":
+			one.kind = value
+		case "data":
+			one.status = parse[status](c, []byte(value))
+			if all = append(all, one); enough(one) {
+				return all
+			}
+		}
+	}
+	return all
+}
+
+func never(seen) bool { return false }
+
+func aStep(one seen) bool { return one.kind == "step" }
+
+func TestAModelIsTrainedWatchedExportedConvertedAndDownloaded(t *testing.T) {
+	c := startService(t)
+	job := c.job(8)
+	events := c.events(job, "", never)
+	steps := slices.DeleteFunc(slices.Clone(events), func(one seen) bool { return one.kind != "step" })
+	if len(steps) != 8 || steps[7].status.Step != 8 || *steps[7].status.Loss >= *steps[0].status.Loss {
+		t.Errorf("%+v", steps)
+	}
+	if last := events[len(events)-1]; last.kind != "state" || last.status.State != done {
+		t.Fatalf("%+v", last)
+	}
+	// A client that comes back gets what it has not seen.
+	if rest := c.events(job, events[len(events)-3].id, never); len(rest) != 2 || rest[0].id != events[len(events)-2].id {
+		t.Errorf("%+v", rest)
+	}
+
+	if names := parse[[]string](c, c.get(job+"/checkpoints", http.StatusOK)); !slices.Equal(names, []string{"step-00000008"}) {
+		t.Errorf("checkpoints %v", names)
+	}
+	exported := parse[struct{ Step int }](c, c.post(job+"/export", `{"name": "fp8", "target": "fp8_block"}`, http.StatusCreated))
+	if exported.Step != 8 {
+		t.Errorf("%+v", exported)
+	}
+	converted := parse[struct{ Passed bool }](c, c.post(job+"/convert", `{"source": "fp8", "name": "bf16"}`, http.StatusCreated))
+	if !converted.Passed {
+		t.Errorf("%+v", converted)
+	}
+	c.post(job+"/convert", `{"source": "fp8", "name": "bf16"}`, http.StatusConflict)
+
+	written, err := os.ReadFile(filepath.Join(c.root, job, "bf16", "model.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer runtime.Close()
-	root := t.TempDir()
-	s := newService(runtime, root, 1<<16)
-	server := httptest.NewServer(s)
-	defer server.Close()
-	c := client{t, server.URL}
-
-	var lines strings.Builder
-	for i := range 200 {
-		fmt.Fprintf(&lines, "{\"text\": \"line %d says that the sum of %d and 1 is %d\"}\n", i, i, i+1)
-	}
-	c.do("POST", "/files/data.jsonl", lines.String(), http.StatusOK)
-	c.do("POST", "/files/large.txt", strings.Repeat("x", 1<<16+1), http.StatusRequestEntityTooLarge)
-	c.do("POST", "/files/.hidden", "x", http.StatusBadRequest)
-	c.do("POST", "/jobs", `{"file": "absent.txt"}`, http.StatusNotFound)
-	c.do("POST", "/jobs", `{"file": "data.jsonl", "set": ["step=3"]}`, http.StatusBadRequest)
-	c.do("POST", "/jobs", `{"file": "data.jsonl", "set": ["output=/tmp/elsewhere"]}`, http.StatusBadRequest)
-	if left, err := os.ReadDir(filepath.Join(root, "files")); err != nil || len(left) != 1 {
-		t.Errorf("%v: %v", err, left)
+	if got := c.get(job+"/files/bf16/model.safetensors", http.StatusOK); !bytes.Equal(got, written) {
+		t.Errorf("%d bytes, expected %d", len(got), len(written))
 	}
 
-	// One runs to its end.
-	c.do("POST", "/jobs", `{"file": "data.jsonl", "set": ["steps=8", `+model+`]}`, http.StatusAccepted)
-	if last := c.watch("1", func(event) bool { return false }); last.State != "done" || last.Step != 8 || last.Loss <= 0 {
-		t.Fatalf("%+v", last)
-	}
-	var names []string
-	if err := json.Unmarshal([]byte(c.do("GET", "/jobs/1/checkpoints", "", http.StatusOK)), &names); err != nil || len(names) != 1 {
-		t.Errorf("%v: checkpoints %v", err, names)
-	}
-	c.do("POST", "/jobs/1/export", "", http.StatusOK)
-	if report := c.do("POST", "/jobs/1/convert", "", http.StatusOK); !strings.Contains(report, `"passed":true`) && !strings.Contains(report, `"passed": true`) {
-		t.Error(report)
-	}
-	if weights := c.do("GET", "/jobs/1/files/converted/model.safetensors", "", http.StatusOK); len(weights) < 10_000 {
-		t.Errorf("%d bytes of weights", len(weights))
-	}
-	c.do("GET", "/jobs/1/files/../../files/data.jsonl", "", http.StatusNotFound)
-	c.do("GET", "/jobs/9", "", http.StatusNotFound)
-
-	// One is cancelled, and has written a checkpoint.
-	endless := `{"file": "data.jsonl", "set": ["steps=1000000", ` + model + `]}`
-	c.do("POST", "/jobs", endless, http.StatusAccepted)
-	c.watch("2", func(e event) bool { return e.Step >= 2 })
-	if state := c.do("POST", "/jobs/2/cancel", "", http.StatusOK); !strings.Contains(state, "cancelled") {
-		t.Error(state)
-	}
-	if names := c.do("GET", "/jobs/2/checkpoints", "", http.StatusOK); !strings.Contains(names, "step") {
-		t.Error(names)
-	}
-
-	// One is at work when the service stops: it ends with a checkpoint, too.
-	c.do("POST", "/jobs", endless, http.StatusAccepted)
-	c.watch("3", func(e event) bool { return e.Step >= 2 })
-	s.shutdown()
-	if last := c.watch("3", func(event) bool { return false }); last.State != "cancelled" {
-		t.Errorf("%+v", last)
-	}
-	if names := c.do("GET", "/jobs/3/checkpoints", "", http.StatusOK); !strings.Contains(names, "step") {
-		t.Error(names)
-	}
-	c.do("POST", "/jobs", endless, http.StatusServiceUnavailable)
-	metrics := c.do("GET", "/metrics", "", http.StatusOK)
-	for _, line := range []string{`invar_jobs{state="done"} 1`, `invar_jobs{state="cancelled"} 2`, "invar_tokens_total"} {
-		if !strings.Contains(metrics, line) {
+	metrics := string(c.get("/metrics", http.StatusOK))
+	for _, line := range []string{"invar_train_steps_total 8", `invar_jobs{state="done"} 1`, "# TYPE invar_train_loss gauge", "invar_http_refusals_total 1"} {
+		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("%s is not in\n%s", line, metrics)
 		}
+	}
+}
+
+func TestJobsWaitInLineAndAreCancelledWithACheckpoint(t *testing.T) {
+	c := startService(t)
+	first := c.job(1_000_000)
+	c.events(first, "", aStep)
+	second := c.job(1_000_000)
+	if now := parse[status](c, c.get(second, http.StatusOK)); now.State != waiting {
+		t.Errorf("%+v", now)
+	}
+	c.post(first+"/export", `{"name": "early"}`, http.StatusConflict)
+	c.post(first+"/cancel", "", http.StatusAccepted)
+	events := c.events(first, "", never)
+	if last := events[len(events)-1]; last.status.State != cancelled {
+		t.Errorf("%+v", last)
+	}
+	if names := parse[[]string](c, c.get(first+"/checkpoints", http.StatusOK)); len(names) != 1 {
+		t.Errorf("checkpoints %v", names)
+	}
+	c.events(second, "", aStep)
+
+	// The line has an end.
+	for range maxWaiting {
+		c.job(1)
+	}
+	c.post("/jobs", `{"file": "lines.jsonl"}`, http.StatusTooManyRequests)
+	c.post(second+"/cancel", "", http.StatusAccepted)
+	all := parse[map[string]status](c, c.get("/jobs", http.StatusOK))
+	if len(all) != maxWaiting+2 || all["1"].State != cancelled {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestStoppingTheServiceCheckpointsFirst(t *testing.T) {
+	c := startService(t)
+	job := c.job(1_000_000)
+	queued := c.job(1_000_000)
+	c.events(job, "", aStep)
+	if err := c.process.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for c.log.Scan() {
+		t.Log(c.log.Text())
+	}
+	if err := c.process.Wait(); err != nil {
+		t.Errorf("%v", err)
+	}
+	found, err := os.ReadDir(filepath.Join(c.root, job, "run", "checkpoints"))
+	if err != nil || len(found) != 1 {
+		t.Errorf("%v: %v", err, found)
+	}
+	if _, err := os.Stat(filepath.Join(c.root, queued, "run")); !os.IsNotExist(err) {
+		t.Errorf("the job in line has begun: %v", err)
+	}
+}
+
+func TestWrongRequestsAreRefused(t *testing.T) {
+	c := startService(t)
+	c.post("/files/big", strings.Repeat("x", 20001), http.StatusRequestEntityTooLarge)
+	// Chunked: the length is not known before it is too much.
+	c.do("POST", "/files/big", io.MultiReader(strings.NewReader(strings.Repeat("x", 30000))), http.StatusRequestEntityTooLarge)
+	if left, err := os.ReadDir(filepath.Join(c.root, "files")); err != nil || len(left) != 0 {
+		t.Errorf("%v: %v", err, left)
+	}
+	job := c.job(1)
+	c.events(job, "", never)
+	for _, one := range []struct {
+		path, body string
+		want       int
+		says       string
+	}{
+		{"/files/.hidden", "x", 400, "plain file name"},
+		{"/files/a%2Fb", "x", 400, "plain file name"},
+		{"/jobs", "{", 400, "JSON"},
+		{"/jobs", `{"fil": "lines.jsonl"}`, 400, "fil"},
+		{"/jobs", `{}`, 404, "no file"},
+		{"/jobs", `{"file": "../lines.jsonl"}`, 404, "no file"},
+		{"/jobs", `{"file": "lines.jsonl", "set": ["stepps=1"]}`, 400, "steps"},
+		{"/jobs", `{"file": "lines.jsonl", "set": ["steps=-1"]}`, 400, "steps"},
+		{"/jobs", `{"file": "lines.jsonl", "set": ["output=/etc"]}`, 400, "set by the service"},
+		{"/jobs", `{"file": "lines.jsonl", "set": ["model.path=/etc"]}`, 400, "set by the service"},
+		{"/jobs", `{"file": "lines.jsonl", "set": ["data.paths=[\"/etc/passwd\"]"]}`, 400, "set by the service"},
+		{"/jobs", `{"file": "lines.jsonl", "set": ["data.chat_template=/etc/passwd"]}`, 400, "set by the service"},
+		{"/jobs", `{"file": "lines.jsonl", "set": ["data.tokenizer.path=/etc"]}`, 400, "set by the service"},
+		{"/jobs", strings.Repeat(" ", maxRequest+1), 400, "too large"},
+		{"/jobs/7/cancel", "", 404, "no job"},
+		{job + "/export", `{"name": "../out"}`, 400, "plain name"},
+		{job + "/export", `{"name": "run"}`, 409, "taken"},
+		{job + "/export", `{"name": "out", "target": "fp7"}`, 400, "fp7"},
+		{job + "/convert", `{"name": "out", "source": ".."}`, 400, "plain name"},
+		{job + "/convert", `{"name": "out", "source": "absent"}`, 404, "absent"},
+	} {
+		if content := c.post(one.path, one.body, one.want); !strings.Contains(string(content), one.says) {
+			t.Errorf("%s %s: %s", one.path, one.body, content)
+		}
+	}
+	c.get("/nowhere", http.StatusNotFound)
+	c.get("/jobs/9", http.StatusNotFound)
+	c.get(job+"/files/absent", http.StatusNotFound)
+	c.get(job+"/files/..%2f..%2ffiles/lines.jsonl", http.StatusBadRequest)
+	if _, err := os.Stat(filepath.Join(c.root, "jobs", "2")); !os.IsNotExist(err) {
+		t.Errorf("a refused job has left something: %v", err)
 	}
 }

@@ -1,5 +1,7 @@
 package dev.invar.examples.service;
 
+import com.google.protobuf.Descriptors.FieldDescriptor.JavaType;
+import com.google.protobuf.Message;
 import dev.invar.Code;
 import dev.invar.InvarException;
 import dev.invar.InvarRuntime;
@@ -13,6 +15,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.RejectedExecutionException;
@@ -91,17 +94,22 @@ final class Jobs implements AutoCloseable {
     return job;
   }
 
+  /** Texts that name no file. Every other one could, also one that a later version adds. */
+  private static final Set<String> HARMLESS = Set.of("family", "text_key", "device", "keep_bf16");
+
   /** A client names no file of this machine. */
-  private static void refusePaths(TrainConfig config) {
-    boolean named =
-        config.hasOutput()
-            || config.hasMetricsFile()
-            || config.getData().getPathsCount() > 0
-            || config.getData().getEvalPathsCount() > 0
-            || config.getData().getTokenizer().hasPath()
-            || config.getModel().hasPath()
-            || config.getModel().hasConfigPath();
-    if (named) throw new Refusal(400, "service.path", "output, files and model folders are set by the service");
+  private static void refusePaths(Message config) {
+    config
+        .getAllFields()
+        .forEach(
+            (field, value) -> {
+              if (value instanceof Message message) {
+                refusePaths(message);
+              } else if (field.getJavaType() == JavaType.MESSAGE
+                  || field.getJavaType() == JavaType.STRING && !HARMLESS.contains(field.getName())) {
+                throw new Refusal(400, "service.path", field.getFullName() + " is set by the service");
+              }
+            });
   }
 
   private void run(Job job) {

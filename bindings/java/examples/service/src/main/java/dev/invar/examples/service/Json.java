@@ -4,8 +4,9 @@ package dev.invar.examples.service;
 final class Json {
   private final StringBuilder text = new StringBuilder("{");
 
+  /** null for what is no number: JSON has no NaN. */
   Json add(String name, Number value) {
-    return raw(name, value.toString());
+    return raw(name, Double.isFinite(value.doubleValue()) ? value.toString() : "null");
   }
 
   Json add(String name, String value) {

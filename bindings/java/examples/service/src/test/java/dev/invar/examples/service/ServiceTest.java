@@ -194,6 +194,9 @@ class ServiceTest {
     refused("/jobs?file=lines.jsonl", "{\"steps\": -1}", 400, "config.out_of_range");
     refused("/jobs?file=lines.jsonl", "{\"model\": {\"path\": \"/etc\"}}", 400, "service.path");
     refused("/jobs?file=lines.jsonl", "{\"output\": \"/etc\"}", 400, "service.path");
+    for (String field : List.of("\"paths\": [\"/etc/passwd\"]", "\"chat_template\": \"/etc/passwd\"", "\"tokenizer\": {\"path\": \"/etc\"}")) {
+      refused("/jobs?file=lines.jsonl", "{\"data\": {" + field + "}}", 400, "service.path");
+    }
     refused("/jobs/7/cancel", "", 404, "http.not_found");
     refused("/nowhere", "", 404, "http.not_found");
     assertEquals(400, get("/jobs/1/files/..%2f..%2ffiles/lines.jsonl").statusCode());
