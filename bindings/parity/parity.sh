@@ -1,7 +1,9 @@
 #!/bin/bash
 # Which function of the header is reachable from which language:
-#   parity.sh           prints the table (markdown)
-#   parity.sh --check   the same, and fails where a function is missing and exceptions.txt gives no reason
+#   parity.sh            prints the table (markdown)
+#   parity.sh --summary  prints it by kind of object, as the README has it
+#   parity.sh --check    the table; fails where a function is missing and exceptions.txt gives no reason, and where the
+#                        README has another summary
 #
 # Reachable means: Go and Java: the method of bindings/swig that calls the function, found by its text, is called by
 # the language's own layer (or the function is by name, in typemaps and C parts). Rust: the layer above invar-sys names it.
@@ -78,7 +80,6 @@ reach_java() {
 reach_cpp() { has "$cpp_text" "\b$1\b"; }
 reach_rust() { has "$rust_text" "\b$1\b"; }
 
-missing=0
 reason() { grep -v '^#' $here/exceptions.txt | grep -E "^$1 ([a-z,]*,)?(all|$2)(,[a-z,]*)?:" | head -n 1 | sed 's/^[^:]*: *//'; }
 cell() {
   if "reach_$2" "$1"; then echo yes; return; fi
@@ -87,13 +88,58 @@ cell() {
   if [ -n "$why" ]; then echo "no: $why"; else echo MISSING; fi
 }
 
+table=$(while read -r function; do
+  echo "| \`$function\` | $(cell "$function" cpp) | $(cell "$function" go) | $(cell "$function" java) | $(cell "$function" rust) |"
+done <c_api/symbols.txt)
+missing=$(grep -c MISSING <<<"$table" || true)
+
+# One line for each object of the interface ("invar_tensor_*"): how many of its functions each language reaches; then what
+# is left out, with its reason.
+summary() {
+  echo '| functions | C | C++ | Go | Java | Rust |'
+  echo '| --- | --- | --- | --- | --- | --- |'
+  awk -F' *[|] *' '
+    { split($2, word, "_"); kind = word[2]; gsub(/`/, "", kind); count[kind]++
+      for (i = 3; i <= 6; ++i) reached[kind, i] += $i == "yes" }
+    END {
+      for (kind in count) {
+        if (count[kind] < 2) { alone += count[kind]; for (i = 3; i <= 6; ++i) single[i] += reached[kind, i]; continue }
+        printf "| `invar_%s_*` | %d", kind, count[kind]
+        for (i = 3; i <= 6; ++i) printf " | %d", reached[kind, i]
+        print " |"
+      }
+      printf "| others | %d", alone
+      for (i = 3; i <= 6; ++i) printf " | %d", single[i]
+      print " |"
+    }' <<<"$table" | LC_ALL=C sort
+  echo
+  echo 'Left out, with the reason:'
+  echo
+  awk -F' *[|] *' 'BEGIN { split("C++ Go Java Rust", language, " ") }
+    { for (i = 3; i <= 6; ++i) if ($i ~ /^no: /) {
+        reason = substr($i, 5); key = $2 SUBSEP reason
+        if (!(key in names)) { order[++n] = key; what[key] = $2; why[key] = reason }
+        names[key] = names[key] (names[key] == "" ? "" : ", ") language[i - 2]
+      } }
+    END { for (k = 1; k <= n; ++k) printf "- %s in %s: %s\n", what[order[k]], names[order[k]], why[order[k]] }' <<<"$table"
+}
+
+if [ "${1:-}" = --summary ]; then
+  summary
+  exit
+fi
 echo '| function | C++ | Go | Java | Rust |'
 echo '| --- | --- | --- | --- | --- |'
-while read -r function; do
-  row="$(cell "$function" cpp) | $(cell "$function" go) | $(cell "$function" java) | $(cell "$function" rust)"
-  echo "| \`$function\` | $row |"
-  case $row in *MISSING*) missing=$((missing + 1)) ;; esac
-done <c_api/symbols.txt
+echo "$table"
 echo
 echo "$(wc -l <c_api/symbols.txt) functions, $missing missing somewhere without a reason"
-[ "${1:-}" != --check ] || [ "$missing" = 0 ]
+if [ "${1:-}" = --check ]; then
+  [ "$missing" = 0 ] || exit 1
+  while IFS= read -r line; do
+    if [ -n "$line" ] && ! grep -qxF -e "$line" README.md; then
+      echo "README.md lacks the line: $line"
+      echo "its table is what bindings/parity/parity.sh --summary prints"
+      exit 1
+    fi
+  done < <(summary)
+fi

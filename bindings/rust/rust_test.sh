@@ -15,7 +15,7 @@ version=$(rustc --version | cut -d' ' -f2)
 
 work=$TEST_TMPDIR/work
 mkdir -p "$work/bindings"
-cp -rL bindings/rust "$work/bindings/"
+cp -rL bindings/rust bindings/testdata "$work/bindings/"
 cp -rL c_api proto tests "$work/"
 export CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never RUST_BACKTRACE=0
 export CARGO_TARGET_DIR=$TEST_TMPDIR/target TMPDIR=$TEST_TMPDIR

@@ -18,7 +18,7 @@ type ConfigCall = unsafe extern "C" fn(
 ) -> *mut sys::invar_status;
 
 impl Runtime {
-    fn work<R: Message + Default>(
+    pub(crate) fn work<R: Message + Default>(
         &self,
         function: ConfigCall,
         config: &impl Message,

@@ -42,6 +42,7 @@
 //! |---|---|
 //! | [`Runtime`], [`CancelToken`] | `Clone`, `Send`, `Sync`: any thread, any time |
 //! | [`Tensor`] | `Send`, `Sync`: writes need `&mut` |
+//! | [`Checkpoint`], [`Tokenizer`] | `Send`, `Sync`: several threads at once |
 //! | [`Model`], [`Session`], [`Optimizer`], [`Accumulator`] | `Send`, not `Sync`: one thread at a time |
 //!
 //! Dropping in any order is safe: what was made from a runtime keeps it alive. Configs and reports are messages of the
@@ -60,10 +61,12 @@ mod host;
 mod model;
 mod optimizer;
 mod raw;
+mod reader;
 mod runtime;
 mod session;
 mod stream;
 mod tensor;
+mod tokenizer;
 
 /// Configs and reports: the messages of package invar.v1.
 #[allow(missing_docs, rustdoc::broken_intra_doc_links, clippy::all)]
@@ -80,10 +83,12 @@ pub use invar_sys as sys;
 pub use model::{Model, Token, TokenRef};
 pub use optimizer::{Accumulator, AccumulatorSummary, Optimizer, OptimizerState, OptimizerStep};
 pub use prost;
+pub use reader::{Checkpoint, CheckpointTensor, Tensors};
 pub use runtime::{build_info, has_feature, version, version_number, Runtime, RuntimeOptions};
 pub use session::{Metrics, Session};
 pub use stream::Stream;
 pub use tensor::{Granularity, Quantize, Scales, Tensor, TensorInfo};
+pub use tokenizer::{EncodeOptions, Tokenizer};
 
 /// The program in the README compiles.
 #[cfg(doctest)]

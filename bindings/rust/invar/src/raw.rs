@@ -23,6 +23,7 @@ macro_rules! sized {
 sized!(
     invar_accumulator_info,
     invar_batch,
+    invar_checkpoint_tensor,
     invar_eval_metrics,
     invar_loss,
     invar_optimizer_result,

@@ -2,8 +2,8 @@
 mod support;
 
 use invar::{
-    v1, Accumulator, Batch, CancelToken, Controls, DType, Model, Optimizer, OptimizerState, Quantize, Runtime, Session,
-    Tensor,
+    v1, Accumulator, Batch, CancelToken, Checkpoint, Controls, DType, EncodeOptions, Model, Optimizer, OptimizerState,
+    Quantize, Runtime, Session, Tensor, Tokenizer,
 };
 use std::ops::ControlFlow;
 use support::{case, host_driven, resident, runtime, train_config, Folder};
@@ -79,6 +79,27 @@ fn checkpoints(runtime: &Runtime, folder: &Folder, many: usize) {
     let config = v1::InspectConfig { path: Some(case("autofp8-static-llama")), ..Default::default() };
     flat("inspect", many / 10, || {
         runtime.inspect(&config, Controls::new().progress(|_| ControlFlow::Continue(()))).unwrap();
+    });
+    let open = v1::OpenConfig { path: Some(case("autofp8-static-llama")), ..Default::default() };
+    flat("open", many / 10, || assert!(!Checkpoint::open(runtime, &open).unwrap().is_empty()));
+    let checkpoint = Checkpoint::open(runtime, &open).unwrap();
+    flat("decode", many, || {
+        checkpoint.read::<f32>("model.layers.0.self_attn.k_proj.weight").unwrap();
+        checkpoint.find("no.such.tensor").unwrap_err();
+    });
+    let learn = v1::TokenizerTrainConfig {
+        paths: vec![folder.text(200)],
+        vocab_size: Some(300),
+        output: Some(folder.path("vocabulary")),
+        ..Default::default()
+    };
+    runtime.train_tokenizer(&learn, Controls::new()).unwrap();
+    flat("load tokenizer", many / 10, || drop(Tokenizer::load(runtime, folder.path("vocabulary")).unwrap()));
+    let tokenizer = Tokenizer::load(runtime, folder.path("vocabulary")).unwrap();
+    flat("encode and decode", many, || {
+        let ids = tokenizer.encode("line 7 says that 7 and 1 is 8", EncodeOptions::new()).unwrap();
+        tokenizer.decode(&ids, true).unwrap();
+        tokenizer.decode(&[-1], true).unwrap_err();
     });
     let config = v1::ConvertConfig {
         source: Some(case("autofp8-static-llama")),
