@@ -27,12 +27,32 @@ Result<std::unique_ptr<Progress>> Progress::create(const char* function, const i
 void Progress::emit(invar_progress event) {
   if (!wanted() || std::this_thread::get_id() != caller_) return;
   event.struct_size = sizeof(event);
-  event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  event.seconds = seconds();
   call_.invoke([&] { return callback_.call(callback_.user, &event); });
 }
 
 void Progress::work(const char* stage, const std::string& detail, const char* unit, int64_t done, int64_t total) {
+  if (!wanted()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::string_view(last_.stage) != stage || done > last_.done || last_.total != total) {
+      last_ = {stage, detail, unit, done, total, std::this_thread::get_id() == caller_};
+    }
+  }
   emit({0, INVAR_PROGRESS_WORK, stage, detail.c_str(), unit, done, total, 0, nullptr, nullptr});
+}
+
+void Progress::finish_work() {
+  if (!wanted() || call_.stopped_by_callback()) return;
+  std::lock_guard lock(mutex_);
+  if (last_.told) return;
+  last_.told = true;
+  invar_progress event = {sizeof(event), INVAR_PROGRESS_WORK,
+                          last_.stage,   last_.detail.c_str(),
+                          last_.unit,    last_.done,
+                          last_.total,   seconds(),
+                          nullptr,       nullptr};
+  call_.tell([&] { callback_.call(callback_.user, &event); });
 }
 
 void Progress::note(const char* stage, const std::string& detail) {

@@ -37,6 +37,8 @@ constexpr std::string_view kFeatures[] = {
 };
 
 constexpr int kMostThreads = 4096;
+// Bytes of the options of version 0.1.
+constexpr size_t kOptionsVersion1 = offsetof(invar_runtime_options, file_drop) + sizeof(invar_drop_fn);
 
 struct HostAllocator {
   invar_allocate_fn allocate;
@@ -204,8 +206,10 @@ void invar_bytes_release(invar_bytes* bytes) noexcept { delete bytes; }
 
 void invar_runtime_options_init(invar_runtime_options* options) noexcept {
   if (options == nullptr) return;
-  const invar_runtime_options defaults = INVAR_RUNTIME_OPTIONS_INIT;
-  *options = defaults;
+  // A host compiled against the first header has room for no more; newer fields stand for their defaults.
+  invar_runtime_options defaults = INVAR_RUNTIME_OPTIONS_INIT;
+  defaults.struct_size = invar::abi::kOptionsVersion1;
+  std::memcpy(options, &defaults, invar::abi::kOptionsVersion1);
 }
 
 invar_status* invar_runtime_create(const invar_runtime_options* options, invar_runtime** runtime) noexcept {
@@ -213,8 +217,7 @@ invar_status* invar_runtime_create(const invar_runtime_options* options, invar_r
     if (runtime != nullptr) *runtime = nullptr;
     invar_runtime_options given = INVAR_RUNTIME_OPTIONS_INIT;
     if (options != nullptr) {
-      constexpr size_t kVersion1 = offsetof(invar_runtime_options, file_drop) + sizeof(invar_drop_fn);
-      INVAR_TRY(invar::abi::copy_struct(function, options, kVersion1, &given));
+      INVAR_TRY(invar::abi::copy_struct(function, options, invar::abi::kOptionsVersion1, &given));
     }
     // From here on every path drops what the host handed over.
     auto log_dropper = std::make_shared<invar::abi::Dropper>(given.log_drop, given.log_user);

@@ -6,8 +6,10 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "c_api/internal/handles.h"
@@ -62,6 +64,15 @@ class Call {
     }
     if (stopped_by_callback()) flag_.cancel();
   }
+  // Runs a host function when the work is done: its result stops nothing any more.
+  template <typename Function>
+  void tell(Function&& function) noexcept {
+    try {
+      function();
+    } catch (...) {
+      exception_ = true;
+    }
+  }
   // The work's status, or what a callback made of it.
   Outcome finish(Status status) const;
 
@@ -72,7 +83,8 @@ class Call {
   bool exception_ = false;
 };
 
-// The progress callback of one call.
+// The progress callback of one call. The host hears it on its own thread only; what other threads report of work is
+// kept, so that the host is told of the last of it.
 class Progress {
  public:
   // callback may be null. drop runs when this object ends.
@@ -86,15 +98,29 @@ class Progress {
   void note(const char* stage, const std::string& detail);
   void step(const invar_step_metrics& metrics, int64_t total_steps);
   void eval(const invar_eval_metrics& metrics, int64_t total_steps);
+  // After the last report of work that succeeded: tells the host of it where it has not heard of it yet.
+  void finish_work();
 
  private:
+  // Work as it stands: the furthest report, and whether the host has heard it.
+  struct Work {
+    const char* stage = "";
+    std::string detail;
+    const char* unit = "";
+    int64_t done = 0, total = 0;
+    bool told = true;
+  };
+
   Progress(const invar_progress_callback& callback, const invar_cancel* cancel)
       : callback_(callback), dropper_(callback.drop, callback.user), call_(cancel) {}
   void emit(invar_progress event);
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
   invar_progress_callback callback_;
   Dropper dropper_;
   Call call_;
+  std::mutex mutex_;
+  Work last_;  // under mutex_
   std::thread::id caller_ = std::this_thread::get_id();
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };

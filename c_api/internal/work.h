@@ -20,6 +20,7 @@ Outcome run_work(const char* function, const void* config, size_t config_size, i
   INVAR_REQUIRE(report);
   INVAR_ASSIGN(const Config checked, config_from<Config>(function, config, config_size));
   auto made = work(checked, *progress);
+  if (made.ok()) progress->finish_work();
   const Outcome outcome = progress->call().finish(made.ok() ? Status() : made.status());
   if (!outcome.status.ok()) return outcome;
   INVAR_ASSIGN(*report, make_bytes(made.value().SerializeAsString()));

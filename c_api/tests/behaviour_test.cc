@@ -74,6 +74,21 @@ TEST(Runtime, OptionsAreChecked) {
   EXPECT_EQ(reason_of(invar_runtime_create(&options, &runtime)), "argument.struct_size");
 }
 
+// A host that was compiled against the first header has room for its fields and nothing behind them.
+TEST(Runtime, TheInitializerWritesTheFirstVersionsFieldsOnly) {
+  constexpr size_t kFirst = offsetof(invar_runtime_options, file_drop) + sizeof(invar_drop_fn);
+  alignas(invar_runtime_options) unsigned char memory[sizeof(invar_runtime_options) + 64];
+  std::memset(memory, 0x5A, sizeof memory);
+  auto* options = reinterpret_cast<invar_runtime_options*>(memory);
+  invar_runtime_options_init(options);
+  EXPECT_EQ(options->struct_size, kFirst);
+  EXPECT_EQ(options->log_level, INVAR_LOG_INFO);
+  for (size_t i = kFirst; i < sizeof memory; ++i) ASSERT_EQ(memory[i], 0x5A) << i;
+  invar_runtime* runtime = nullptr;
+  ASSERT_EQ(text_of(invar_runtime_create(options, &runtime)), "ok");
+  invar_runtime_release(runtime);
+}
+
 // A newer host's larger struct is accepted: what this library does not know is not read.
 TEST(Runtime, LargerStructsAreAccepted) {
   struct {

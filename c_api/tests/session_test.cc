@@ -270,6 +270,7 @@ TEST_F(SessionTest, ExportsReportProgressAndStop) {
   struct State {
     int32_t answer = 9;
     int notes = 0;
+    int64_t done = 0, total = -1;  // of the last report of work
   } state;
   invar_progress_callback callback = INVAR_PROGRESS_CALLBACK_INIT;
   callback.user = &state;
@@ -280,6 +281,9 @@ TEST_F(SessionTest, ExportsReportProgressAndStop) {
     if (event->kind == INVAR_PROGRESS_WORK) {
       EXPECT_STREQ(event->unit, "elements");
       EXPECT_LE(event->done, event->total);
+      EXPECT_GT(event->done, to->done);
+      to->done = event->done;
+      to->total = event->total;
     }
     return to->answer;
   };
@@ -305,9 +309,10 @@ TEST_F(SessionTest, ExportsReportProgressAndStop) {
             INVAR_CANCELLED);
   EXPECT_EQ(none, nullptr);
 
-  state.answer = state.notes = 0;
+  state = {0, 0, 0, -1};
   ASSERT_EQ(text_of(invar_session_export(session.get(), request.data(), request.size(), nullptr, &callback, &report)),
             "ok");
+  EXPECT_EQ(state.done, state.total) << "the last report was not heard, whichever thread had it";
   const Owned<invar_bytes> owner(report);
   EXPECT_EQ(state.notes, 1);
   EXPECT_TRUE(fs::exists(path + "/config.json"));

@@ -8,10 +8,10 @@ namespace {
 // A producer's signs: all that are given must hold.
 struct Signs {
   std::string_view name;
-  std::string_view method;        // quant_method
-  std::string_view layout;        // one of the layouts starts so
-  std::string_view scale_format;  // scale_fmt
-  bool by_activations = false;    // activation_scheme is declared and no block size
+  std::string_view method = {};        // quant_method
+  std::string_view layout = {};        // one of the layouts starts so
+  std::string_view scale_format = {};  // scale_fmt
+  bool by_activations = false;         // activation_scheme is declared and no block size
 };
 
 // The most particular first.

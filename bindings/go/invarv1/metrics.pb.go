@@ -42,13 +42,10 @@ type StepMetrics struct {
 	Skipped      *bool  `protobuf:"varint,10,opt,name=skipped,proto3,oneof" json:"skipped,omitempty"`
 	TotalSkipped *int64 `protobuf:"varint,11,opt,name=total_skipped,json=totalSkipped,proto3,oneof" json:"total_skipped,omitempty"`
 	// What the ladder did at this step, if anything: "raised", "fell_back", "final".
-	LadderEvent *string  `protobuf:"bytes,12,opt,name=ladder_event,json=ladderEvent,proto3,oneof" json:"ladder_event,omitempty"`
-	ClipFactor  *float64 `protobuf:"fixed64,13,opt,name=clip_factor,json=clipFactor,proto3,oneof" json:"clip_factor,omitempty"`
-	// Share of FP8 codes that saturated or flushed to zero in this step, FP8 recipes only.
-	SaturatedShare *float64 `protobuf:"fixed64,14,opt,name=saturated_share,json=saturatedShare,proto3,oneof" json:"saturated_share,omitempty"`
-	UnderflowShare *float64 `protobuf:"fixed64,15,opt,name=underflow_share,json=underflowShare,proto3,oneof" json:"underflow_share,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	LadderEvent   *string  `protobuf:"bytes,12,opt,name=ladder_event,json=ladderEvent,proto3,oneof" json:"ladder_event,omitempty"`
+	ClipFactor    *float64 `protobuf:"fixed64,13,opt,name=clip_factor,json=clipFactor,proto3,oneof" json:"clip_factor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StepMetrics) Reset() {
@@ -168,20 +165,6 @@ func (x *StepMetrics) GetLadderEvent() string {
 func (x *StepMetrics) GetClipFactor() float64 {
 	if x != nil && x.ClipFactor != nil {
 		return *x.ClipFactor
-	}
-	return 0
-}
-
-func (x *StepMetrics) GetSaturatedShare() float64 {
-	if x != nil && x.SaturatedShare != nil {
-		return *x.SaturatedShare
-	}
-	return 0
-}
-
-func (x *StepMetrics) GetUnderflowShare() float64 {
-	if x != nil && x.UnderflowShare != nil {
-		return *x.UnderflowShare
 	}
 	return 0
 }
@@ -320,7 +303,7 @@ var File_invar_v1_metrics_proto protoreflect.FileDescriptor
 
 const file_invar_v1_metrics_proto_rawDesc = "" +
 	"\n" +
-	"\x16invar/v1/metrics.proto\x12\binvar.v1\x1a\x15invar/v1/common.proto\x1a\x16invar/v1/options.proto\"\xf5\x06\n" +
+	"\x16invar/v1/metrics.proto\x12\binvar.v1\x1a\x15invar/v1/common.proto\x1a\x16invar/v1/options.proto\"\xd7\x05\n" +
 	"\vStepMetrics\x12\x17\n" +
 	"\x04step\x18\x01 \x01(\x03H\x00R\x04step\x88\x01\x01\x12#\n" +
 	"\x04loss\x18\x02 \x01(\x01B\n" +
@@ -338,9 +321,7 @@ const file_invar_v1_metrics_proto_rawDesc = "" +
 	"R\ftotalSkipped\x88\x01\x01\x12&\n" +
 	"\fladder_event\x18\f \x01(\tH\vR\vladderEvent\x88\x01\x01\x121\n" +
 	"\vclip_factor\x18\r \x01(\x01B\v\xa2\xed\x18\a\x12\x05ratioH\fR\n" +
-	"clipFactor\x88\x01\x01\x129\n" +
-	"\x0fsaturated_share\x18\x0e \x01(\x01B\v\xa2\xed\x18\a\x12\x05ratioH\rR\x0esaturatedShare\x88\x01\x01\x129\n" +
-	"\x0funderflow_share\x18\x0f \x01(\x01B\v\xa2\xed\x18\a\x12\x05ratioH\x0eR\x0eunderflowShare\x88\x01\x01B\a\n" +
+	"clipFactor\x88\x01\x01B\a\n" +
 	"\x05_stepB\a\n" +
 	"\x05_lossB\x05\n" +
 	"\x03_lrB\f\n" +
@@ -356,9 +337,7 @@ const file_invar_v1_metrics_proto_rawDesc = "" +
 	"\b_skippedB\x10\n" +
 	"\x0e_total_skippedB\x0f\n" +
 	"\r_ladder_eventB\x0e\n" +
-	"\f_clip_factorB\x12\n" +
-	"\x10_saturated_shareB\x12\n" +
-	"\x10_underflow_shareJ\x04\b\x10\x10)\"\x81\x02\n" +
+	"\f_clip_factorJ\x04\b\x0e\x10)\"\x81\x02\n" +
 	"\vEvalMetrics\x12\x17\n" +
 	"\x04step\x18\x01 \x01(\x03H\x00R\x04step\x88\x01\x01\x12#\n" +
 	"\x04loss\x18\x02 \x01(\x01B\n" +

@@ -243,7 +243,8 @@ typedef struct invar_runtime_options {
 /* Every field at its default. */
 #define INVAR_RUNTIME_OPTIONS_INIT \
   { (uint32_t)sizeof(invar_runtime_options), 0, 0, 0, 0, INVAR_LOG_INFO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-/* The same for languages without the macro; options NULL does nothing. Since 0.1. */
+/* The same for languages without the macro: fills the fields of version 0.1 and says so in struct_size; a host that
+ * sets a newer field sets struct_size to what it has. options NULL does nothing. Since 0.1. */
 INVAR_API void invar_runtime_options_init(invar_runtime_options* options) INVAR_NOEXCEPT;
 
 /* options: NULL for defaults; copied. runtime: owned. The drop functions run when the runtime and all that was made
