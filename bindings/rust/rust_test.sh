@@ -10,6 +10,7 @@ root=$PWD
 skip() { echo "SKIPPED: $*"; exit 0; }
 
 command -v cargo >/dev/null || skip "no cargo; the crates need Rust 1.75 or newer"
+rustc --version >/dev/null 2>&1 || skip "rustc does not run (rustup without a default?)"
 version=$(rustc --version | cut -d' ' -f2)
 [ "$(printf '%s\n' 1.75.0 "$version" | sort -V | head -n 1)" = 1.75.0 ] || skip "rustc $version is older than 1.75"
 

@@ -99,6 +99,7 @@ case $route in
   cargo)
     has cargo
     has pkg-config
+    rustc --version >/dev/null 2>&1 || skip "rustc does not run (rustup without a default?)"
     at_least rustc 1.75 "$(rustc --version | cut -d' ' -f2)"
     unpack 'invar-rust-*.tar.gz' "$TEST_TMPDIR"
     crates=$(echo "$TEST_TMPDIR"/invar-rust-*)
