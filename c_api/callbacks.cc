@@ -44,13 +44,17 @@ void Progress::work(const char* stage, const std::string& detail, const char* un
 
 void Progress::finish_work() {
   if (!wanted() || call_.stopped_by_callback()) return;
-  std::lock_guard lock(mutex_);
-  if (last_.told) return;
-  last_.told = true;
+  Work last;
+  {
+    std::lock_guard lock(mutex_);
+    last = last_;
+    last_.told = true;
+  }
+  if (last.told) return;
   invar_progress event = {sizeof(event), INVAR_PROGRESS_WORK,
-                          last_.stage,   last_.detail.c_str(),
-                          last_.unit,    last_.done,
-                          last_.total,   seconds(),
+                          last.stage,    last.detail.c_str(),
+                          last.unit,     last.done,
+                          last.total,    seconds(),
                           nullptr,       nullptr};
   call_.tell([&] { callback_.call(callback_.user, &event); });
 }

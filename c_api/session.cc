@@ -23,6 +23,7 @@ struct invar_session {
   std::shared_ptr<invar::abi::RuntimeState> runtime;
   std::unique_ptr<Session> session;
   std::optional<v1::TrainReport> last_run;  // of invar_session_run, until the session moves on
+  std::atomic<int64_t> last_step{0};
   std::atomic<bool> busy{false};
 };
 
@@ -120,6 +121,7 @@ Status step_with(const char* function, invar_session& session, std::optional<dou
   INVAR_TRY(invar::abi::check_struct(function, metrics, offsetof(invar_step_metrics, ladder_event) + sizeof(int32_t)));
   INVAR_ASSIGN(const v1::StepMetrics done, session.session->step(lr));
   session.last_run.reset();
+  session.last_step = done.step();
   if (metrics != nullptr) invar::abi::fill_struct(metrics_of(done), metrics);
   return {};
 }
@@ -149,6 +151,7 @@ invar_status* invar_session_create(invar_runtime* runtime, const void* config, s
     auto made = std::make_unique<invar_session>();
     made->runtime = runtime->runtime;
     made->session = std::move(created).value();
+    made->last_step = made->session->report().steps();
     *session = made.release();
     return {};
   });
@@ -164,7 +167,11 @@ invar_status* invar_session_run(invar_session* session, invar_cancel* cancel, co
     const int64_t steps = session->session->config().steps();
     session->last_run.reset();
     auto done = session->session->train(
-        {.on_step = [&](const v1::StepMetrics& metrics) { progress->step(metrics_of(metrics), steps); },
+        {.on_step =
+             [&](const v1::StepMetrics& metrics) {
+               session->last_step = metrics.step();
+               progress->step(metrics_of(metrics), steps);
+             },
          .on_eval = [&](const v1::EvalMetrics& metrics) { progress->eval(metrics_of(metrics), steps); },
          .on_checkpoint = [&](std::string_view path) { progress->note("save", std::string(path)); }},
         progress->flag());
@@ -306,7 +313,9 @@ invar_status* invar_session_resume(invar_session* session, const char* path, siz
     INVAR_TURN(session);
     INVAR_ASSIGN(const std::string folder, path_from(function, path, path_size));
     session->last_run.reset();
-    return session->session->resume(folder);
+    INVAR_TRY(session->session->resume(folder));
+    session->last_step = session->session->report().steps();
+    return {};
   });
 }
 
@@ -333,3 +342,12 @@ invar_status* invar_session_export(invar_session* session, const void* config, s
 }
 
 void invar_session_release(invar_session* session) noexcept { invar::abi::release_handle(session); }
+
+invar_status* invar_session_last_step(const invar_session* session, int64_t* step) noexcept {
+  return entry(__func__, [&](const char* function) -> Outcome {
+    INVAR_HANDLE(session);
+    INVAR_REQUIRE(step);
+    *step = session->last_step.load();
+    return {};
+  });
+}

@@ -47,7 +47,8 @@
  * environment it reads INVAR_CPU_LEVEL (caps the instruction sets, for tests). In a child made by fork every call on a
  * handle made before the fork returns FAILED_PRECONDITION ("runtime.forked"); releasing one there does nothing.
  *
- * Stability: functions are added, never changed or removed, while INVAR_ABI_VERSION stays the same. */
+ * Stability: functions are added, never changed or removed, while INVAR_ABI_VERSION stays the same. What stands behind
+ * INVAR_EXPERIMENTAL is not promised. */
 #ifndef INVAR_INVAR_H_
 #define INVAR_INVAR_H_
 
@@ -615,6 +616,17 @@ INVAR_API INVAR_MUST_USE invar_status* invar_session_export(invar_session* sessi
                                                             const invar_progress_callback* progress,
                                                             invar_bytes** report) INVAR_NOEXCEPT;
 INVAR_API void invar_session_release(invar_session* session) INVAR_NOEXCEPT;
+
+#ifdef INVAR_EXPERIMENTAL
+/* ---- Experimental --------------------------------------------------------------------------------------------------
+ * For hosts that define INVAR_EXPERIMENTAL: may change or go with any release, and is exported in a version node of its
+ * own, INVAR_EXPERIMENTAL, so that a host which uses it can be told apart. */
+
+/* The last finished optimizer step, 0 before the first; also while another thread's call is at work on the session.
+ * INVALID_ARGUMENT for NULL. Any thread, any time. Since 0.1. */
+INVAR_API INVAR_MUST_USE invar_status* invar_session_last_step(const invar_session* session,
+                                                               int64_t* step) INVAR_NOEXCEPT;
+#endif
 
 /* ---- Tensors -------------------------------------------------------------------------------------------------------
  */
