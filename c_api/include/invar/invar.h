@@ -187,6 +187,7 @@ typedef struct invar_bytes invar_bytes;
 
 /* Borrowed from bytes; NULL for NULL. Since 0.1. */
 INVAR_API const uint8_t* invar_bytes_data(const invar_bytes* bytes) INVAR_NOEXCEPT;
+/* Bytes, without the NUL behind a text; 0 for NULL. Since 0.1. */
 INVAR_API size_t invar_bytes_size(const invar_bytes* bytes) INVAR_NOEXCEPT;
 INVAR_API void invar_bytes_release(invar_bytes* bytes) INVAR_NOEXCEPT;
 
@@ -290,6 +291,7 @@ INVAR_API INVAR_MUST_USE invar_status* invar_message_from_text(invar_runtime* ru
 INVAR_API INVAR_MUST_USE invar_status* invar_message_to_json(invar_runtime* runtime, const char* type, size_t type_size,
                                                              const void* message, size_t message_size, bool pretty,
                                                              invar_bytes** text) INVAR_NOEXCEPT;
+/* A serialized message in protobuf's text form. */
 INVAR_API INVAR_MUST_USE invar_status* invar_message_to_text(invar_runtime* runtime, const char* type, size_t type_size,
                                                              const void* message, size_t message_size,
                                                              invar_bytes** text) INVAR_NOEXCEPT;
@@ -678,9 +680,9 @@ INVAR_API INVAR_MUST_USE invar_status* invar_tensor_view(invar_runtime* runtime,
                                                          const int64_t* shape, int32_t rank, void* data,
                                                          size_t data_size, void* user, invar_drop_fn drop,
                                                          invar_tensor** tensor) INVAR_NOEXCEPT;
-/* DLPack 1.x, CPU, row-major without gaps. Takes over managed on success: its deleter runs when the tensor is released.
- * On failure managed still belongs to the caller. Since 0.1. */
 struct DLManagedTensorVersioned;
+/* DLPack 1.x, CPU, row-major without gaps. Takes over managed on success: its deleter runs when the tensor is released.
+ * On failure managed still belongs to the caller. tensor: owned. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_tensor_from_dlpack(invar_runtime* runtime,
                                                                 struct DLManagedTensorVersioned* managed,
                                                                 invar_tensor** tensor) INVAR_NOEXCEPT;
@@ -786,7 +788,7 @@ INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_add(invar_accumulator* 
 /* Counts tokens (0 or more) of one micro-batch. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_add_tokens(invar_accumulator* accumulator,
                                                                     int64_t tokens) INVAR_NOEXCEPT;
-/* Since 0.1. */
+/* What the window holds by now: its tokens, the norm of the sums, whether all are finite. Since 0.1. */
 INVAR_API INVAR_MUST_USE invar_status* invar_accumulator_summary(invar_accumulator* accumulator,
                                                                  invar_accumulator_info* info) INVAR_NOEXCEPT;
 /* One sum as an FP32 tensor of rank 1 that shares its memory; zeros before anything was added. gradient: owned. Since
