@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <vector>
 
+#include "core/base/file.h"
 #include "core/base/glob.h"
 #include "core/base/rng.h"
 #include "core/base/status.h"
@@ -47,6 +50,16 @@ TEST(Glob, MatchesWholeNamesOnly) {
   EXPECT_FALSE(glob_match("layer", "layers"));
   EXPECT_FALSE(glob_match("*down", "model.down_proj"));
   EXPECT_FALSE(glob_match("", "x"));
+}
+
+TEST(PosixFiles, PipesAndDevicesAreRefusedWithoutWaiting) {
+  const std::string pipe = testing::TempDir() + "/invar-pipe-" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(posix_files().open(pipe).status().reason(), "file.not_regular");
+  EXPECT_FALSE(posix_files().create(pipe).ok());  // nobody reads it
+  EXPECT_EQ(posix_files().open("/dev/zero").status().reason(), "file.not_regular");
+  EXPECT_EQ(posix_files().create("/dev/null").status().reason(), "file.not_regular");
+  ::unlink(pipe.c_str());
 }
 
 TEST(Status, ContextGoesInFrontOfTheMessage) {

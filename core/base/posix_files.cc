@@ -137,27 +137,34 @@ class PosixWriter : public WritableFile {
   int64_t end_ = 0;
 };
 
+// A descriptor of a regular file. Pipes and devices are refused, and without O_NONBLOCK the opening of a pipe would
+// wait for its other end; regular files do not know the flag.
+Result<int> open_regular(const std::string& path, int flags, std::string_view doing, struct stat* info) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
+  if (fd < 0) return system_error(path, doing, errno);
+  if (::fstat(fd, info) != 0) {
+    const int error = errno;
+    ::close(fd);
+    return system_error(path, doing, error);
+  }
+  if (!S_ISREG(info->st_mode)) {
+    ::close(fd);
+    return Error(Code::kInvalidArgument, "file.not_regular", cat(path, ": is not a regular file"));
+  }
+  return fd;
+}
+
 class PosixFiles : public FileSystem {
  public:
   Result<std::unique_ptr<RandomAccessFile>> open(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return system_error(path, "open", errno);
     struct stat info;
-    if (::fstat(fd, &info) != 0) {
-      const int error = errno;
-      ::close(fd);
-      return system_error(path, "open", error);
-    }
-    if (!S_ISREG(info.st_mode)) {
-      ::close(fd);
-      return Error(Code::kInvalidArgument, "file.not_regular", cat(path, ": is not a regular file"));
-    }
+    INVAR_ASSIGN(const int fd, open_regular(path, O_RDONLY, "open", &info));
     return std::unique_ptr<RandomAccessFile>(std::make_unique<PosixReader>(path, fd, info));
   }
 
   Result<std::unique_ptr<WritableFile>> create(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) return system_error(path, "create", errno);
+    struct stat info;
+    INVAR_ASSIGN(const int fd, open_regular(path, O_WRONLY | O_CREAT | O_TRUNC, "create", &info));
     return std::unique_ptr<WritableFile>(std::make_unique<PosixWriter>(path, fd));
   }
 

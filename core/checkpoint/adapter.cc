@@ -5,11 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/checkpoint/values.h"
+#include "core/container/json_document.h"
 
 namespace invar {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr char kConfig[] = "adapter_config.json";
 constexpr int64_t kMaxConfigBytes = 16'000'000;
@@ -47,11 +48,13 @@ struct AdapterConfig {
 
   Status refuse(std::string_view field, const Json& value) const {
     return Error(Code::kUnimplemented, "adapter.unsupported",
-                 cat(path, ": ", field, " is ", value.dump(), ", which a merge does not know"));
+                 cat(path, ": ", field, " is ", value.dump(-1, ' ', false, Json::error_handler_t::replace),
+                     ", which a merge does not know"));
   }
   Status wrong(std::string_view field, const Json& value, std::string_view expected) const {
     return Error(Code::kDataLoss, "adapter.bad_config",
-                 cat(path, ": ", field, " is ", value.dump(), "; expected ", expected));
+                 cat(path, ": ", field, " is ", value.dump(-1, ' ', false, Json::error_handler_t::replace),
+                     "; expected ", expected));
   }
 
   Status read(const Json& config);
@@ -150,11 +153,7 @@ Result<Adapter> Adapter::open(FileSystem& files, const std::string& path) {
                  cat(config.path, ": is missing; an adapter's folder holds it beside adapter_model.safetensors"));
   }
   INVAR_ASSIGN(const std::string text, folder.side_text(kConfig, kMaxConfigBytes));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    return Error(Code::kDataLoss, "adapter.bad_config",
-                 cat(config.path, ": ", json.is_discarded() ? "is not valid JSON" : "is JSON but not an object"));
-  }
+  INVAR_ASSIGN(const Json json, parse_json_object(config.path, text, "adapter.bad_config"));
   INVAR_TRY(config.read(json));
 
   const auto bad = [&](const TensorInfo& tensor, std::string_view what) {

@@ -6,11 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/glob.h"
+#include "core/container/json_document.h"
 
 namespace invar {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxConfigBytes = 64 << 20;
 constexpr int64_t kMaxBlock = int64_t{1} << 31;
@@ -173,13 +174,7 @@ Status read_config(const Json& config, const std::string& file, Declared* declar
 
 Result<Json> parse_side(const CheckpointFolder& folder, const char* name) {
   INVAR_ASSIGN(const std::string text, folder.side_text(name, kMaxConfigBytes));
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    return Error(Code::kDataLoss, "checkpoint.bad_config",
-                 cat(join_path(folder.path(), name), ": ",
-                     json.is_discarded() ? "is not valid JSON" : "is JSON but not an object"));
-  }
-  return json;
+  return parse_json_object(join_path(folder.path(), name), text, "checkpoint.bad_config");
 }
 
 bool is_class_name(std::string_view target) { return target.find('.') == std::string_view::npos; }

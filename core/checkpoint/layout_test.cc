@@ -111,6 +111,16 @@ TEST_F(Layouts, TheDeclaredStrategyDecidesNotTheShape) {
   EXPECT_EQ(reason(made, compressed(group("g", "Linear", R"("strategy": "block")"))), "checkpoint.ambiguous_scale");
 }
 
+TEST_F(Layouts, ConfigsNestedWithoutEndAreRefused) {
+  TestCheckpoint made;
+  made.add_codes("a.weight", DType::kE4M3FN, {16, 16}, 1).add_scales("a.weight_scale", {}, 2);
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  for (const char* key : {"model_type", "quantization_config"}) {
+    EXPECT_EQ(reason(made, cat("{\"", key, "\": ", deep, "}")), "checkpoint.bad_config") << key;
+    EXPECT_NE(message_.find("nested deeper"), std::string::npos) << message_;
+  }
+}
+
 TEST_F(Layouts, GroupsAreFoundByTheirTargets) {
   TestCheckpoint made;
   made.add_codes("model.layers.0.self_attn.q_proj.weight", DType::kE4M3FN, {16, 16}, 1);

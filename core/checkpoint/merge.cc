@@ -4,7 +4,6 @@
 #include <chrono>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "core/checkpoint/adapter.h"
 #include "core/checkpoint/layout.h"
@@ -12,12 +11,12 @@
 #include "core/checkpoint/side_files.h"
 #include "core/checkpoint/values.h"
 #include "core/config/config.h"
+#include "core/container/json_document.h"
 
 namespace invar {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kHead = "lm_head.weight";
 
@@ -203,10 +202,10 @@ class Merge {
     for (const Finding& finding : plan.findings) report_.add_warnings(cat(finding.reason, ": ", finding.message));
     for (const Finding& finding : layout_.findings) report_.add_warnings(cat(finding.reason, ": ", finding.message));
     if (!untied_ || folder_.config.empty()) return {};
-    Json json = Json::parse(folder_.config, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) return {};
+    INVAR_ASSIGN(auto json,
+                 parse_json_object(join_path(base_.path(), "config.json"), folder_.config, "checkpoint.bad_config"));
     json["tie_word_embeddings"] = false;
-    folder_.config = json.dump(2) + "\n";
+    folder_.config = json_text(json);
     return {};
   }
 

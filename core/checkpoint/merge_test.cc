@@ -212,6 +212,8 @@ TEST_F(Merging, RefusesWhatItCannotMean) {
   EXPECT_NE(message_.find("layers.9.q_proj"), std::string::npos) << message_;
   EXPECT_EQ(reason("", pair("base_model.model.model.embed_tokens")), "adapter.no_such_weight");
   EXPECT_NE(message_.find("[24, 40]"), std::string::npos) << message_;
+  EXPECT_EQ(reason(cat("\"use_qalora\": ", std::string(200'000, '['), std::string(200'000, ']')), pair()),
+            "adapter.bad_config");
   TestCheckpoint lonely;
   lonely.add_f32(cat(kStored, ".lora_A.weight"), {kRank, kIn}, a_);
   EXPECT_EQ(reason("", lonely), "adapter.bad_tensor");

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/container/json_document.h"
 #include "core/family/gemma.h"
 #include "core/family/json_fields.h"
 #include "core/family/llama.h"
@@ -40,10 +41,11 @@ std::string supported_families() {
 }
 
 Result<ModelShape> parse_model_config(std::string_view text, std::string_view path) {
-  const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) {
-    return Error(Code::kInvalidArgument, "config.invalid_json", cat(path, ": not a JSON object"));
+  // Bounds the nesting, before a family or a message prints a value.
+  if (const auto object = parse_json_object(path, text, "config.invalid_json"); !object.ok()) {
+    return Error(Code::kInvalidArgument, "config.invalid_json", object.status().message());
   }
+  const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const Fields fields(config, path);
   INVAR_ASSIGN(const std::string type, fields.string_or("model_type", ""));
   if (type.empty()) {

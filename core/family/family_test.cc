@@ -100,6 +100,10 @@ TEST(Family, RefusesTextThatIsNoObject) {
   EXPECT_EQ(parse_model_config("", "c").status().reason(), "config.invalid_json");
   EXPECT_EQ(parse_model_config("[1]", "c").status().reason(), "config.invalid_json");
   EXPECT_EQ(parse_model_config("{\"a\": ", "c").status().reason(), "config.invalid_json");
+  // Printing a value recurses: what is nested without end is refused before.
+  const std::string deep =
+      "{\"model_type\": \"llama\", \"hidden_size\": " + std::string(200'000, '[') + std::string(200'000, ']') + "}";
+  EXPECT_EQ(parse_model_config(deep, "c").status().reason(), "config.invalid_json");
   EXPECT_EQ(parse_model_config("{}", "c").status().reason(), "config.missing_key");
 }
 
