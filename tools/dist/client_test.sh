@@ -87,7 +87,7 @@ case $route in
     if ! command -v mvn >/dev/null; then
       echo "SKIPPED: no mvn; the client is built by javac"
     elif ! { "${mvn[@]}" install:install-file -Dfile="$jar" -DpomFile="$pom" && "${mvn[@]}" compile; } >log 2>&1; then
-      grep -q -i -E 'offline mode|has not been downloaded' log || { cat log; exit 1; }
+      grep -q -i -E 'offline mode|has not been downloaded|no plugin found for prefix' log || { cat log; exit 1; }
       echo "SKIPPED: Maven's plugins are not in the local repository; the client is built by javac"
     else
       jar=$(echo "$repository"/dev/invar/invar/*/invar-*.jar)
