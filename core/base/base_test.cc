@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <new>
 #include <vector>
 
 #include "core/base/file.h"
@@ -39,6 +40,20 @@ TEST(ThreadPool, NestedCallRunsInline) {
   std::atomic<int> total{0};
   pool.parallel_for(7, [&](int64_t, int) { pool.parallel_for(5, [&](int64_t, int) { total++; }); });
   EXPECT_EQ(total, 35);
+}
+
+TEST(ThreadPool, AnExceptionReachesTheCallerFromAnyWorker) {
+  ThreadPool pool(3);
+  for (int64_t thrower : {0, 7, 63}) {
+    EXPECT_THROW(pool.parallel_for(64,
+                                   [&](int64_t item, int) {
+                                     if (item == thrower) throw std::bad_alloc();
+                                   }),
+                 std::bad_alloc);
+    std::atomic<int> total{0};
+    pool.parallel_for(64, [&](int64_t, int) { total++; });
+    EXPECT_EQ(total, 64) << "the pool goes on";
+  }
 }
 
 TEST(Glob, MatchesWholeNamesOnly) {

@@ -2,8 +2,11 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace invar {
@@ -33,10 +36,18 @@ struct ThreadPool::State {
   int64_t count = 0;
   std::atomic<int64_t> next{0};
   std::atomic<int> busy{0};
+  std::exception_ptr failure;  // the first of the job, under `mutex`
 
-  void take_items(int worker) {
+  // An exception, such as one for memory, ends the job and reaches its caller.
+  void take_items(int worker) noexcept {
     inside_task = true;
-    for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < count;) (*task)(item, worker);
+    try {
+      for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < count;) (*task)(item, worker);
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+      next.store(count, std::memory_order_relaxed);
+    }
     inside_task = false;
   }
 
@@ -70,8 +81,13 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int threads) : threads_(threads), state_(std::make_unique<State>()) {
   if (threads_ <= 0) threads_ = static_cast<int>(std::thread::hardware_concurrency());
   if (threads_ <= 0) threads_ = 1;
+  state_->workers.reserve(static_cast<size_t>(threads_ - 1));
   for (int worker = 1; worker < threads_; ++worker) {
-    state_->workers.emplace_back([state = state_.get(), worker] { state->work(worker); });
+    try {
+      state_->workers.emplace_back([state = state_.get(), worker] { state->work(worker); });
+    } catch (const std::system_error&) {
+      threads_ = worker;  // the system gives no more: those that run do the work
+    }
   }
 }
 
@@ -100,6 +116,7 @@ void ThreadPool::run(int64_t count, TaskRef task) {
     std::unique_lock lock(state.mutex);
     state.done.wait(lock, [&] { return state.busy.load(std::memory_order_acquire) == 0; });
   }
+  if (state.failure) std::rethrow_exception(std::exchange(state.failure, nullptr));
 }
 
 }  // namespace invar
